@@ -1,0 +1,92 @@
+//! What can be wrong with a file of a checkpoint.
+
+use std::path::PathBuf;
+
+use crate::id::ShardId;
+
+/// A file that is not what it should be: always with its name, and the place where there is one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The bytes are not those that were written.
+    #[error("{} is damaged at byte {offset}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What was expected there.
+        what: &'static str,
+    },
+    /// The file is whole, and of a version that this program does not know.
+    #[error(
+        "{} has version {found} (at byte {offset}), this windlass reads {known}; use a newer windlass",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Where the version stands.
+        offset: u64,
+        /// The file's version.
+        found: u16,
+        /// The version that is understood.
+        known: u16,
+    },
+    /// A shard file has a column that this program does not know.
+    #[error(
+        "{}: table {table} has a column of kind {kind} (in the header at byte 0), this windlass \
+         knows kinds 1 to 3; use a newer windlass",
+        path.display()
+    )]
+    UnknownColumn {
+        /// The file.
+        path: PathBuf,
+        /// The table's place.
+        table: usize,
+        /// The column's kind.
+        kind: u16,
+    },
+    /// A shard file holds another shard than the one that was expected.
+    #[error("{} holds shard {found}, not shard {expected}", path.display())]
+    WrongShard {
+        /// The file.
+        path: PathBuf,
+        /// The shard that it holds.
+        found: ShardId,
+        /// The shard that it should hold.
+        expected: ShardId,
+    },
+    /// A manifest whose parts do not fit together, or are beyond what is known.
+    #[error("{}: {rule}", path.display())]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// The rule that is broken.
+        rule: String,
+    },
+    /// A header that no reader would accept.
+    #[error("a header of {bytes} bytes: at most {limit} can be read back")]
+    HeaderTooLong {
+        /// How long it would be.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// A checkpoint has no such shard.
+    #[error("{}: no shard {shard}, the job has {shards}", path.display())]
+    NoShard {
+        /// The manifest.
+        path: PathBuf,
+        /// What was asked for.
+        shard: ShardId,
+        /// How many there are.
+        shards: usize,
+    },
+    /// A checkpoint's name that would not be a plain folder of its root.
+    #[error("checkpoint name `{name}`: must be a plain file name that does not begin with a dot")]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
