@@ -1,0 +1,264 @@
+//! Who holds what: the shard map, servers' reports and their assignments.
+
+use std::ops::Range;
+
+use windlass_common::coordination::{
+    Assigned, Assignment, JobReport, Report, ShardMap, ShardReport,
+};
+use windlass_common::id::{
+    Boot, Clock, Incarnation, JobId, Lineage, MapEpoch, Seq, ServerId, ShardId, SourceId,
+};
+use windlass_common::interval_set::IntervalSet;
+
+use super::required;
+use crate::error::WireError;
+use crate::limits::{self, at_most, invalid};
+use crate::{v1, version};
+
+impl From<Incarnation> for v1::Incarnation {
+    fn from(incarnation: Incarnation) -> Self {
+        Self {
+            epoch: incarnation.epoch.0,
+            nonce: incarnation.nonce,
+        }
+    }
+}
+
+impl From<v1::Incarnation> for Incarnation {
+    fn from(message: v1::Incarnation) -> Self {
+        Self {
+            epoch: MapEpoch(message.epoch),
+            nonce: message.nonce,
+        }
+    }
+}
+
+impl From<ShardMap> for v1::ShardMap {
+    fn from(map: ShardMap) -> Self {
+        Self {
+            epoch: map.epoch.0,
+            lineage: map.lineage.0,
+            owners: map
+                .owners
+                .into_iter()
+                .map(|(server, incarnation)| v1::Owner {
+                    server: server.0,
+                    incarnation: Some(incarnation.into()),
+                })
+                .collect(),
+            addresses: map.addresses.into_iter().map(|(s, a)| (s.0, a)).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::ShardMap> for ShardMap {
+    type Error = WireError;
+
+    fn try_from(message: v1::ShardMap) -> Result<Self, WireError> {
+        at_most("map.owners", message.owners.len(), limits::SHARDS)?;
+        at_most("map.addresses", message.addresses.len(), limits::SERVERS)?;
+        Ok(Self {
+            epoch: MapEpoch(message.epoch),
+            lineage: Lineage(message.lineage),
+            owners: message
+                .owners
+                .into_iter()
+                .map(|owner| {
+                    let incarnation = required("map.owners.incarnation", owner.incarnation)?;
+                    Ok((ServerId(owner.server), incarnation.into()))
+                })
+                .collect::<Result<_, WireError>>()?,
+            addresses: message
+                .addresses
+                .into_iter()
+                .map(|(server, address)| {
+                    Ok((ServerId(server), limits::name("map.addresses", address)?))
+                })
+                .collect::<Result<_, WireError>>()?,
+        })
+    }
+}
+
+impl From<Report> for v1::ReportRequest {
+    fn from(report: Report) -> Self {
+        Self {
+            protocol: Some(version::SPOKEN),
+            address: report.address,
+            boot: report.boot.0,
+            number: report.number,
+            seen: report.seen.0,
+            jobs: report.jobs.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::ReportRequest> for Report {
+    type Error = WireError;
+
+    fn try_from(message: v1::ReportRequest) -> Result<Self, WireError> {
+        // First, for in another version the rest may mean something else.
+        version::agree(message.protocol.unwrap_or_default())?;
+        at_most("jobs", message.jobs.len(), limits::JOBS)?;
+        Ok(Self {
+            address: limits::name("address", message.address)?,
+            boot: Boot(message.boot),
+            number: message.number,
+            seen: MapEpoch(message.seen),
+            jobs: message
+                .jobs
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<JobReport> for v1::JobReport {
+    fn from(report: JobReport) -> Self {
+        Self {
+            job: report.job.0,
+            shards: report.shards.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::JobReport> for JobReport {
+    type Error = WireError;
+
+    fn try_from(message: v1::JobReport) -> Result<Self, WireError> {
+        at_most("jobs.shards", message.shards.len(), limits::SHARDS)?;
+        Ok(Self {
+            job: JobId(message.job),
+            shards: message
+                .shards
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<ShardReport> for v1::ShardReport {
+    fn from(report: ShardReport) -> Self {
+        let complete = report.complete.ranges().iter();
+        Self {
+            shard: report.shard.0.into(),
+            incarnation: Some(report.incarnation.into()),
+            lineage: report.lineage.0,
+            complete: complete.flat_map(|r| [r.start, r.end]).collect(),
+            open: report
+                .open
+                .iter()
+                .flat_map(|&(SourceId(source), Seq(seq))| [source, seq])
+                .collect(),
+            rows: report.rows,
+            clock: report.clock.0,
+        }
+    }
+}
+
+impl TryFrom<v1::ShardReport> for ShardReport {
+    type Error = WireError;
+
+    fn try_from(message: v1::ShardReport) -> Result<Self, WireError> {
+        let complete = pairs("jobs.shards.complete", &message.complete)?
+            .iter()
+            .map(|&[start, end]| Ok(start..limits::below_2_63("jobs.shards.complete", end)?))
+            .collect::<Result<Vec<Range<u64>>, WireError>>()?;
+        let open = pairs("jobs.shards.open", &message.open)?
+            .iter()
+            .map(|&[source, seq]| {
+                let source = limits::source("jobs.shards.open", source)?;
+                Ok((source, limits::seq("jobs.shards.open", seq)?))
+            })
+            .collect::<Result<_, WireError>>()?;
+        Ok(Self {
+            shard: limits::shard("jobs.shards.shard", message.shard)?,
+            incarnation: required("jobs.shards.incarnation", message.incarnation)?.into(),
+            lineage: Lineage(message.lineage),
+            complete: IntervalSet::from_ranges(complete)
+                .map_err(|e| invalid("jobs.shards.complete", e))?,
+            open,
+            rows: message.rows,
+            clock: Clock(message.clock),
+        })
+    }
+}
+
+fn pairs<'a>(field: &str, numbers: &'a [u64]) -> Result<&'a [[u64; 2]], WireError> {
+    let (pairs, rest) = numbers.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(invalid(field, "numbers come in pairs"));
+    }
+    at_most(field, pairs.len(), limits::RANGES)?;
+    Ok(pairs)
+}
+
+impl From<Assigned> for v1::ReportResponse {
+    fn from(assigned: Assigned) -> Self {
+        Self {
+            server: assigned.server.0,
+            epoch: assigned.epoch.0,
+            jobs: assigned.jobs.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::ReportResponse> for Assigned {
+    type Error = WireError;
+
+    fn try_from(message: v1::ReportResponse) -> Result<Self, WireError> {
+        at_most("jobs", message.jobs.len(), limits::JOBS)?;
+        Ok(Self {
+            server: ServerId(message.server),
+            epoch: MapEpoch(message.epoch),
+            jobs: message
+                .jobs
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl From<Assignment> for v1::Assignment {
+    fn from(assignment: Assignment) -> Self {
+        Self {
+            job: assignment.job.0,
+            name: assignment.name,
+            lineage: assignment.lineage.0,
+            schema: Some(assignment.schema.into()),
+            shards: assignment
+                .shards
+                .into_iter()
+                .map(|(shard, incarnation)| v1::AssignedShard {
+                    shard: shard.0.into(),
+                    incarnation: Some(incarnation.into()),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::Assignment> for Assignment {
+    type Error = WireError;
+
+    fn try_from(message: v1::Assignment) -> Result<Self, WireError> {
+        at_most("jobs.shards", message.shards.len(), limits::SHARDS)?;
+        Ok(Self {
+            job: JobId(message.job),
+            name: limits::name("jobs.name", message.name)?,
+            lineage: Lineage(message.lineage),
+            schema: required("jobs.schema", message.schema)?.try_into()?,
+            shards: message
+                .shards
+                .into_iter()
+                .map(|assigned| {
+                    let shard: ShardId = limits::shard("jobs.shards.shard", assigned.shard)?;
+                    let incarnation = required("jobs.shards.incarnation", assigned.incarnation)?;
+                    Ok((shard, incarnation.into()))
+                })
+                .collect::<Result<_, WireError>>()?,
+        })
+    }
+}
