@@ -1,0 +1,7 @@
+//! Whole lives of jobs, and the coordinator's promises under crashes.
+
+mod crashes;
+mod launches;
+mod lives;
+mod refusals;
+mod world;

@@ -1,0 +1,111 @@
+//! A server's part in the cluster: it tells the coordinator what it holds and learns what to hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+use windlass_client::transport::Membership;
+use windlass_common::coordination::Report;
+use windlass_common::id::{Boot, MapEpoch, ServerId};
+use windlass_common::runtime::Clock;
+use windlass_proto::{ErrorKind, WireError};
+
+use crate::store::Store;
+
+/// How often a server reports when nothing happens (rule S8). A new job waits for it once, so it is
+/// short; a report is some 10 KB for a job of 256 shards.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// The least time between reports, so that many completed sources make one report.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A server as a member of its cluster.
+pub struct Member {
+    /// Its shards.
+    pub store: Arc<Store>,
+    /// The way to the coordinator.
+    pub coordinator: Arc<dyn Membership>,
+    /// Where the coordinator is, for messages.
+    pub coordinator_address: String,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where clients reach this server.
+    pub address: String,
+    /// The life of this process.
+    pub boot: Boot,
+    /// How long to look for the coordinator at the start.
+    pub connect_timeout: Duration,
+}
+
+impl Member {
+    /// Reports four times a second, and at once when a source is completed or a shard installed.
+    ///
+    /// # Errors
+    /// Ends only with an error: no coordinator within `connect_timeout` of the start, or one that
+    /// refuses this server (another protocol). A coordinator that is lost later is waited for.
+    pub async fn run(self) -> WireError {
+        let began = self.clock.now();
+        let mut joined: Option<ServerId> = None;
+        let mut seen = MapEpoch(0);
+        let mut lost = false;
+        for number in 1.. {
+            let mut news = false;
+            let report = Report {
+                address: self.address.clone(),
+                boot: self.boot,
+                number,
+                seen,
+                jobs: self.store.report(),
+            };
+            match self.coordinator.report(report).await {
+                Ok(assigned) => {
+                    // S3: a map older than one that was seen is ignored.
+                    if assigned.epoch >= seen {
+                        news = assigned.epoch > seen;
+                        seen = assigned.epoch;
+                        if let Err(error) = self.store.assign(&assigned.jobs) {
+                            return error.into();
+                        }
+                    }
+                    if joined.is_none() || lost {
+                        info!(server = %assigned.server, coordinator = %self.coordinator_address, "joined");
+                    }
+                    (joined, lost) = (Some(assigned.server), false);
+                }
+                Err(error) if !error.kind.may_be_retried() => return error,
+                Err(error) if joined.is_none() => {
+                    if self.clock.now().saturating_sub(began) > self.connect_timeout {
+                        return no_coordinator(
+                            &self.coordinator_address,
+                            self.connect_timeout,
+                            &error,
+                        );
+                    }
+                }
+                Err(error) => {
+                    if !lost {
+                        warn!(coordinator = %self.coordinator_address, %error, "coordinator lost");
+                    }
+                    lost = true;
+                }
+            }
+            self.clock.sleep(PAUSE).await;
+            // A new map is answered at once: nothing is leased before its owners have spoken.
+            if !news {
+                tokio::select! {
+                    () = self.store.changed() => {}
+                    () = self.clock.sleep(PERIOD) => {}
+                }
+            }
+        }
+        WireError::new(ErrorKind::Internal, "reports have run out of numbers")
+    }
+}
+
+fn no_coordinator(address: &str, waited: Duration, error: &WireError) -> WireError {
+    let message = format!(
+        "no coordinator at {address} within {waited:?}: {error}; start it first, or mend \
+         `coordinator` in the config"
+    );
+    WireError::new(ErrorKind::Unavailable, message)
+}

@@ -1,0 +1,251 @@
+//! All that a server holds in memory: the shards of its jobs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use tracing::info;
+use windlass_common::coordination::{Assignment, JobReport};
+use windlass_common::format::ShardImage;
+use windlass_common::id::{Incarnation, JobId, Lineage, ShardId};
+use windlass_common::runtime::Pool;
+use windlass_common::schema::JobSchema;
+
+use crate::activity::{Activity, Counts};
+use crate::error::Error;
+use crate::shard::Shard;
+
+/// The shards of many jobs, as the coordinator's newest map gives them to this server.
+///
+/// It answers requests as a [`Shards`](windlass_client::transport::Shards), see `local`.
+pub struct Store {
+    /// Held for a look-up or an exchange of pointers, never while rows are touched.
+    jobs: RwLock<BTreeMap<JobId, Arc<Job>>>,
+    pub(crate) pool: Arc<dyn Pool>,
+    pub(crate) activity: Arc<Activity>,
+}
+
+/// One job's shards here, as of one map. A new map makes a new `Job` around the same shards.
+///
+/// A request that is under way while a shard is taken away still works on it. Its acknowledgement
+/// is then about a copy that nobody reports any more, which is why acknowledgements prove nothing
+/// (rule I2).
+pub struct Job {
+    id: JobId,
+    name: String,
+    schema: Arc<JobSchema>,
+    /// By shard, for all shards of the job.
+    shards: Vec<Option<Owned>>,
+}
+
+/// A shard, and as which assignment it is served.
+#[derive(Clone)]
+struct Owned {
+    incarnation: Incarnation,
+    /// std's: held for one request's rows in this shard, never across an await.
+    shard: Arc<Mutex<Shard>>,
+}
+
+impl Store {
+    /// Starts without jobs. Work of more than about 500 microseconds goes to the pool.
+    #[must_use]
+    pub fn new(pool: Arc<dyn Pool>) -> Self {
+        Self {
+            jobs: RwLock::default(),
+            pool,
+            activity: Arc::default(),
+        }
+    }
+
+    /// Makes the shards here those of a map (rules S0 and S3), which is not older than any seen.
+    ///
+    /// A shard in memory is kept and adopts its new incarnation, also when the map's lineage is
+    /// newer: only a restore begins that. A missing one is created empty. What is not listed is
+    /// dropped, jobs too.
+    ///
+    /// # Errors
+    /// A schema that cannot be or is not the one held, [`Error::NoSuchShard`]; then nothing changes.
+    pub fn assign(&self, jobs: &[Assignment]) -> Result<(), Error> {
+        let mut held = self.jobs.write().unwrap_or_else(PoisonError::into_inner);
+        let new = jobs
+            .iter()
+            .map(|a| Ok((a.job, Arc::new(Job::assigned(a, held.get(&a.job))?))))
+            .collect::<Result<BTreeMap<_, _>, Error>>()?;
+        let old = std::mem::replace(&mut *held, new);
+        for job in old.values().filter(|job| !held.contains_key(&job.id)) {
+            info!(job = %job.id, name = job.name, "job dropped");
+        }
+        // The rows of dropped shards are freed when no request waits for the lock any more.
+        drop(held);
+        Ok(())
+    }
+
+    /// Tells what is here: the owner's word (rule I2). A shard that [broke](Error::Broken) has
+    /// none.
+    #[must_use]
+    pub fn report(&self) -> Vec<JobReport> {
+        let jobs: Vec<_> = self.jobs().values().cloned().collect();
+        jobs.iter().map(|job| job.report()).collect()
+    }
+
+    /// Finds a job.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`].
+    pub fn job(&self, job: JobId) -> Result<Arc<Job>, Error> {
+        let found = self.jobs().get(&job).cloned();
+        found.ok_or(Error::UnknownJob { job })
+    }
+
+    /// Copies a shard at one moment. Costs a copy of its rows under its lock.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`], [`Error::Moved`], [`Error::Broken`].
+    pub fn image(&self, job: JobId, shard: ShardId) -> Result<ShardImage, Error> {
+        self.job(job)?.image(shard)
+    }
+
+    /// Puts an image in the place of a shard and begins a lineage with it (rule N4).
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`], [`Error::Moved`], those of [`Shard::from_image`] and of
+    /// [`Shard::restore`]; then the shard is as it was.
+    pub fn replace(&self, job: JobId, lineage: Lineage, image: ShardImage) -> Result<(), Error> {
+        self.job(job)?.replace(lineage, &image)?;
+        self.activity.ring();
+        Ok(())
+    }
+
+    /// Ends when a source became complete or a shard was restored since the last time; that is
+    /// worth a report at once. For one waiter.
+    pub async fn changed(&self) {
+        self.activity.rung().await;
+    }
+
+    /// Tells what happened since the store began.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.activity.counts()
+    }
+
+    fn jobs(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<JobId, Arc<Job>>> {
+        // Nothing that panics runs between changes of the map, so a poisoned one is whole.
+        self.jobs.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Job {
+    fn assigned(assignment: &Assignment, held: Option<&Arc<Self>>) -> Result<Self, Error> {
+        let schema = match held {
+            Some(job) => {
+                assignment.schema.must_equal(&job.schema)?;
+                Arc::clone(&job.schema)
+            }
+            None => {
+                assignment.schema.validate()?;
+                Arc::new(assignment.schema.clone())
+            }
+        };
+        let mut shards = vec![None; schema.shards.len()];
+        let mut created = 0;
+        for &(shard, incarnation) in &assignment.shards {
+            let place = shards.get_mut(usize::from(shard.0));
+            let place = place.ok_or(Error::NoSuchShard {
+                shard,
+                shards: schema.shards,
+            })?;
+            // S3: keep what is in memory and adopt its incarnation; else begin with nothing.
+            let kept = held.and_then(|job| job.shards[usize::from(shard.0)].as_ref());
+            let shard = kept
+                .map(|owned| Arc::clone(&owned.shard))
+                .unwrap_or_else(|| {
+                    created += 1;
+                    Arc::new(Mutex::new(Shard::new(shard, assignment.lineage, &schema)))
+                });
+            *place = Some(Owned { incarnation, shard });
+        }
+        let before = held.map_or(0, |job| job.shards.iter().flatten().count());
+        let now = shards.iter().flatten().count();
+        let dropped = before + created - now;
+        if created + dropped > 0 {
+            info!(job = %assignment.job, name = assignment.name, shards = now, created, dropped,
+                "shards assigned");
+        }
+        Ok(Self {
+            id: assignment.job,
+            name: assignment.name.clone(),
+            schema,
+            shards,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its tables and its number of shards.
+    #[must_use]
+    pub fn schema(&self) -> &JobSchema {
+        &self.schema
+    }
+
+    /// Checks that a shard is here (rule S0).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchShard`], [`Error::Moved`].
+    pub(crate) fn must_own(&self, shard: ShardId) -> Result<(), Error> {
+        self.owned(shard).map(|_| ())
+    }
+
+    /// Waits until the shard is nobody else's.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchShard`], [`Error::Moved`], [`Error::Broken`].
+    pub(crate) fn lock(&self, shard: ShardId) -> Result<MutexGuard<'_, Shard>, Error> {
+        let job = self.id;
+        // I1: after a panic under the lock rows and windows may disagree; such a copy is no start.
+        let held = self.owned(shard)?.shard.lock();
+        held.map_err(|_| Error::Broken { job, shard })
+    }
+
+    /// See [`Store::image`].
+    pub(crate) fn image(&self, shard: ShardId) -> Result<ShardImage, Error> {
+        // A6: rows, windows and clock under one hold of the lock.
+        Ok(self.lock(shard)?.image())
+    }
+
+    /// See [`Store::replace`].
+    pub(crate) fn replace(&self, lineage: Lineage, image: &ShardImage) -> Result<(), Error> {
+        self.must_own(image.shard)?;
+        // Both ends outside of the lock: building the new rows, and (bound to a name for that)
+        // freeing the old ones.
+        let new = Shard::from_image(image, lineage, &self.schema)?;
+        let old = self.lock(image.shard)?.restore(new)?;
+        info!(job = %self.id, shard = %image.shard, from = %old.lineage, to = %lineage,
+            "shard restored");
+        Ok(())
+    }
+
+    fn report(&self) -> JobReport {
+        let owned = self.shards.iter().flatten();
+        JobReport {
+            job: self.id,
+            shards: owned
+                .filter_map(|o| Some(o.shard.lock().ok()?.report(o.incarnation)))
+                .collect(),
+        }
+    }
+
+    fn owned(&self, shard: ShardId) -> Result<&Owned, Error> {
+        let (job, shards) = (self.id, self.schema.shards);
+        match self.shards.get(usize::from(shard.0)) {
+            Some(Some(owned)) => Ok(owned),
+            Some(None) => Err(Error::Moved { job, shard }),
+            None => Err(Error::NoSuchShard { shard, shards }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
