@@ -1,0 +1,164 @@
+//! `windlass-worker train`: learns a job to its end and keeps its model.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use windlass_common::config::TrainConfig;
+use windlass_common::coordination::History;
+use windlass_common::format::{folder_name, newest};
+use windlass_common::runtime::Disk;
+
+use super::session::{Ended, Machine, Order, work};
+use crate::error::Error;
+use crate::job::Job;
+use crate::progress::{note, results, say};
+use crate::report::Report;
+use crate::trainer::{State, Storage};
+
+/// What the command line says beside the config.
+#[derive(Clone, Debug, Default)]
+pub struct TrainOptions {
+    /// Forget what was trained before.
+    pub fresh: bool,
+    /// Where to write the report.
+    pub report: Option<PathBuf>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The job is finished.
+    Finished,
+    /// It was asked to stop before.
+    Stopped,
+}
+
+/// Trains, or continues to train. `folder` is that of the config file.
+///
+/// # Errors
+/// Whatever keeps the job from its end; each error is one line that says what to do.
+pub async fn train(
+    machine: &Machine,
+    config: TrainConfig,
+    folder: &Path,
+    options: TrainOptions,
+) -> Result<Ending, Error> {
+    let job = Job::new(config, folder)?;
+    let disk = Arc::clone(&machine.disk);
+    let output = job.config.output();
+    let found = if options.fresh {
+        None
+    } else {
+        checkpoint(&disk, &output, &job)?
+    };
+    if let Some(history) = found
+        .as_ref()
+        .filter(|h| h.is_settled(job.config.train.epochs))
+    {
+        let (epochs, place) = (history.epochs, output.display());
+        note(&if history.stopped_early {
+            format!(
+                "already trained, stopped early with the model after epoch {epochs} in {place}: start anew with --fresh"
+            )
+        } else {
+            format!(
+                "already trained, the model after epoch {epochs} is in {place}: raise train.epochs to go on, or start anew with --fresh"
+            )
+        });
+        return finish(&job, &output, history, &State::default(), 0.0, &options);
+    }
+    if let Some(history) = &found {
+        note(&format!(
+            "continuing after epoch {} in {}",
+            history.epochs,
+            output.display()
+        ));
+    }
+    let order = Order {
+        name: job.config.job.name.clone(),
+        plan: job.steering(),
+        fresh: options.fresh,
+        checkpoint: found,
+        storage: Storage {
+            disk,
+            folder: output.clone(),
+            pinned: None,
+            job: job.config.job.name.clone(),
+            schema: job.schema.clone(),
+            recipe: job.recipe.clone(),
+            config: job.config.to_toml(),
+        },
+    };
+    let Ended {
+        history,
+        state,
+        seconds,
+    } = work(machine, &job, order).await?;
+    match history {
+        Some(history) => finish(&job, &output, &history, &state, seconds, &options),
+        None => {
+            note(&stopped(&job, &machine.disk, &output)?);
+            Ok(Ending::Stopped)
+        }
+    }
+}
+
+fn finish(
+    job: &Job,
+    output: &Path,
+    history: &History,
+    state: &State,
+    seconds: f64,
+    options: &TrainOptions,
+) -> Result<Ending, Error> {
+    say(&results(history));
+    let place = output.join(folder_name(history.epochs));
+    say(&if place.exists() {
+        format!(
+            "model after epoch {} in {}",
+            history.epochs,
+            place.display()
+        )
+    } else {
+        format!(
+            "model after epoch {} is kept by the worker that began the job",
+            history.epochs
+        )
+    });
+    if let Some(path) = &options.report {
+        Report::new(&job.config, history, state, seconds).write(path)?;
+    }
+    Ok(Ending::Finished)
+}
+
+/// What is left of a run that was stopped.
+fn stopped(job: &Job, disk: &Arc<dyn Disk>, output: &Path) -> Result<String, Error> {
+    if job.config.cluster.is_some() {
+        return Ok("stopped; the job goes on with its other workers".into());
+    }
+    Ok(match newest(disk, output)?.checkpoint {
+        Some(kept) => {
+            let (epochs, place) = (kept.manifest().history.epochs, kept.folder().display());
+            format!("stopped; the model after epoch {epochs} is in {place}, train again to go on")
+        }
+        None => "stopped; no epoch was finished, so nothing is kept".into(),
+    })
+}
+
+/// The newest whole checkpoint in the output folder, if it is of this job.
+fn checkpoint(disk: &Arc<dyn Disk>, output: &Path, job: &Job) -> Result<Option<History>, Error> {
+    let found = newest(disk, output)?;
+    for (path, error) in &found.damaged {
+        note(&format!("{} is left out: {error}", path.display()));
+    }
+    let Some(checkpoint) = found.checkpoint else {
+        if !found.damaged.is_empty() {
+            note("no whole checkpoint is left; training begins anew");
+        }
+        return Ok(None);
+    };
+    let manifest = checkpoint.manifest();
+    job.schema.must_equal(&manifest.schema)?;
+    job.recipe.must_equal(&manifest.recipe)?;
+    Ok(Some(manifest.history.clone()))
+}

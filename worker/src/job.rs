@@ -1,0 +1,209 @@
+//! From a config to a job: its files, its tables, what shapes its batches, and its model.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use windlass_common::config::{ConfigError, OptimizerConfig, TrainConfig};
+use windlass_common::coordination::{Plan, Purpose, Recipe};
+use windlass_common::human::Size;
+use windlass_common::schema::{JobSchema, TableSchema};
+use windlass_common::tally::{Metric, Task};
+
+use crate::data::{Input, LabelRule, ReadPlan, reading_digest, with_statistics};
+use crate::error::Error;
+use crate::loss::Loss;
+use crate::model::{Model, build, loss};
+use crate::score::Scorer;
+use crate::trainer::{Inputs, Pace, Step};
+
+/// A job, ready to be registered.
+pub struct Job {
+    /// The effective config, measured statistics included.
+    pub config: TrainConfig,
+    /// The files.
+    pub inputs: Inputs,
+    /// The tables.
+    pub schema: JobSchema,
+    /// What shapes batches.
+    pub recipe: Recipe,
+    /// How lines become examples.
+    pub plan: Arc<ReadPlan>,
+    /// The model with its loss and metrics.
+    pub step: Step,
+    metric: Metric,
+}
+
+impl Job {
+    /// Finds the files and builds the model. Globs are relative to `folder`.
+    ///
+    /// # Errors
+    /// Files that are not there or cannot be read, or an optimizer for a table that the model does
+    /// not have.
+    pub fn new(config: TrainConfig, folder: &Path) -> Result<Self, Error> {
+        let train = Input::discover(&config.data.train, folder)?;
+        let labels = labels(&config);
+        let data = with_statistics(&config.data, labels, &train)?;
+        let config = TrainConfig { data, ..config };
+        let recipe = Recipe {
+            split_bytes: split_bytes(&config, &train),
+            batch_size: config.train.batch_size,
+            shuffle: config.data.shuffle,
+            seed: config.job.seed,
+            reading: reading_digest(&config.data, labels),
+            files: train.files.clone(),
+        };
+        Self::assemble(config, folder, train, recipe)
+    }
+
+    /// The same without training files, for scoring what `recipe` has trained.
+    ///
+    /// # Errors
+    /// As [`Job::new`].
+    pub fn of_recipe(config: TrainConfig, folder: &Path, recipe: Recipe) -> Result<Self, Error> {
+        Self::assemble(config, folder, Input::default(), recipe)
+    }
+
+    fn assemble(
+        config: TrainConfig,
+        folder: &Path,
+        train: Input,
+        recipe: Recipe,
+    ) -> Result<Self, Error> {
+        let held_out = |patterns: &[String]| {
+            if patterns.is_empty() {
+                Ok(Input::default())
+            } else {
+                Input::discover(patterns, folder)
+            }
+        };
+        let inputs = Inputs {
+            train: Arc::new(train),
+            validation: Arc::new(held_out(&config.data.validation)?),
+            test: Arc::new(held_out(&config.data.test)?),
+        };
+        let model: Arc<dyn Model> = build(&config.model, &config.data)?.into();
+        let loss = loss(&config.model);
+        let schema = schema(&config, &*model)?;
+        schema.validate()?;
+        let metric = metric(&config, loss.task());
+        let plan = Arc::new(ReadPlan {
+            data: config.data.clone(),
+            labels: labels(&config),
+        });
+        let scorer = Scorer::new(loss, config.train.negative_sampling_rate);
+        let step = Step::new(model, loss, config.train.reduction, scorer);
+        Ok(Self {
+            config,
+            inputs,
+            schema,
+            recipe,
+            plan,
+            step,
+            metric,
+        })
+    }
+
+    /// How the coordinator is to steer the job.
+    #[must_use]
+    pub fn steering(&self) -> Plan {
+        let cluster = self.config.cluster.clone().unwrap_or_default();
+        Plan {
+            epochs: self.config.train.epochs,
+            validation: self.inputs.validation.files.clone(),
+            test: self.inputs.test.files.clone(),
+            metric: self.metric,
+            patience: self
+                .config
+                .train
+                .early_stop
+                .as_ref()
+                .map(|stop| stop.patience),
+            servers: cluster.servers,
+            workers: cluster.workers,
+            purpose: Purpose::Train,
+        }
+    }
+
+    /// How the training loop runs.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        let train = &self.config.train;
+        let cluster = self.config.cluster.clone().unwrap_or_default();
+        Pace {
+            batch_size: train.batch_size as usize,
+            prefetch: train.prefetch as usize,
+            read_ahead: train.read_ahead as usize,
+            seed: self.config.job.seed,
+            patience: cluster.patience.duration(),
+        }
+    }
+}
+
+/// Checks what a config says of its model: its columns, and the tables that have optimizers.
+///
+/// # Errors
+/// [`Error::Config`] that names the key and the rule.
+pub fn check(config: &TrainConfig) -> Result<(), Error> {
+    let model = build(&config.model, &config.data)?;
+    Ok(schema(config, &*model)?.validate()?)
+}
+
+/// About how many bytes a split has: the config's, or 1/32 of the files between 64 KiB and 64 MiB.
+fn split_bytes(config: &TrainConfig, train: &Input) -> u64 {
+    let total: u64 = train.files.iter().map(|f| f.bytes).sum();
+    let default = (total / 32).clamp(64 << 10, 64 << 20);
+    config.data.split_size.map_or(default, Size::bytes)
+}
+
+/// The metric that says which epoch is best: the config's, else that of the loss.
+fn metric(config: &TrainConfig, task: Task) -> Metric {
+    let natural = if task == Task::Real {
+        Metric::Rmse
+    } else {
+        Metric::LogLoss
+    };
+    config
+        .train
+        .early_stop
+        .as_ref()
+        .map_or(natural, |stop| stop.metric)
+}
+
+/// Which labels the model's loss can learn from.
+pub fn labels(config: &TrainConfig) -> LabelRule {
+    match loss(&config.model) {
+        Loss::Logistic => LabelRule::Binary,
+        Loss::Squared => LabelRule::Real,
+        Loss::SoftmaxCrossEntropy => LabelRule::Classes(config.model.classes),
+    }
+}
+
+fn schema(config: &TrainConfig, model: &dyn Model) -> Result<JobSchema, Error> {
+    let OptimizerConfig { spec, tables } = &config.optimizer;
+    let shapes = model.tables();
+    let names: BTreeSet<&str> = shapes.iter().map(|s| s.name).collect();
+    if let Some(unknown) = tables.keys().find(|name| !names.contains(name.as_str())) {
+        let known = names.into_iter().collect::<Vec<_>>().join(", ");
+        let key = format!("optimizer.tables.{unknown}");
+        let rule = format!("the model has no such table; it has {known}");
+        return Err(ConfigError::Invalid { key, rule }.into());
+    }
+    let table = |shape: &crate::model::TableShape| {
+        Ok(TableSchema {
+            name: shape.name.to_owned(),
+            dim: u32::try_from(shape.dim).map_err(|_| Error::Shape {
+                keys: 1,
+                dim: shape.dim,
+                got: shape.dim,
+            })?,
+            init: shape.init,
+            optimizer: tables.get(shape.name).unwrap_or(spec).clone(),
+        })
+    };
+    Ok(JobSchema {
+        shards: config.job.shards,
+        seed: config.job.seed,
+        tables: shapes.iter().map(table).collect::<Result<_, Error>>()?,
+    })
+}

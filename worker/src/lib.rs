@@ -1,0 +1,20 @@
+//! The worker: readers, models, the training loop, evaluation and export.
+//!
+//! Reading order: `data` (files to batches), `model`, `loss`, `score` (batches to gradients and
+//! metrics), `job` (a config to all of these), `trainer` (the loop), `commands` (what the binary can
+//! do), `progress` and `report` (what is told), `embedded` (the servers in this process).
+
+pub mod commands;
+pub mod data;
+pub mod embedded;
+pub mod error;
+pub mod job;
+pub mod loss;
+pub mod model;
+pub mod progress;
+pub mod report;
+pub mod score;
+pub mod trainer;
+mod whole_file;
+
+pub use error::Error;

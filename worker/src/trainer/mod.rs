@@ -1,0 +1,242 @@
+//! The worker's loop: ask the coordinator what is next, do it, give it back.
+//!
+//! Reading order: this file, `learn.rs` (a training split), `score.rs` (a held-out split),
+//! `step.rs` (one batch), `batches.rs` (reading ahead), `storage.rs` (checkpoints), `live.rs` (what
+//! is shown).
+
+mod batches;
+mod learn;
+mod live;
+mod score;
+mod staleness;
+mod step;
+mod storage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use windlass_client::Client;
+use windlass_common::coordination::{History, Outcome, Task};
+use windlass_common::id::LeaseId;
+use windlass_common::runtime::{Clock, Pool};
+use windlass_proto::ErrorKind;
+
+pub use live::{Live, State};
+pub use staleness::Staleness;
+pub use step::Step;
+pub use storage::Storage;
+
+use crate::data::{Input, ReadPlan};
+use crate::error::Error;
+
+/// The files of a job.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// What is learnt.
+    pub train: Arc<Input>,
+    /// What is scored after each epoch.
+    pub validation: Arc<Input>,
+    /// What is scored at the end.
+    pub test: Arc<Input>,
+}
+
+/// How the loop runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Examples a batch.
+    pub batch_size: usize,
+    /// Batches that may be pulled before earlier ones are acknowledged.
+    pub prefetch: usize,
+    /// Prepared batches that may wait for the loop.
+    pub read_ahead: usize,
+    /// Seeds the shuffle inside splits.
+    pub seed: u64,
+    /// How long to wait for servers and workers that are not there.
+    pub patience: Duration,
+}
+
+/// A worker of one job. It keeps nothing that is needed after it is gone.
+pub struct Trainer {
+    /// The way to the servers.
+    pub client: Arc<Client>,
+    /// The model.
+    pub step: Step,
+    /// How lines become examples.
+    pub plan: Arc<ReadPlan>,
+    /// The files.
+    pub inputs: Inputs,
+    /// How the loop runs.
+    pub pace: Pace,
+    /// Where checkpoints lie.
+    pub storage: Storage,
+    /// What is shown.
+    pub live: Arc<Live>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where reading and computing run.
+    pub pool: Arc<dyn Pool>,
+    /// Becomes true when the worker is asked to stop.
+    pub stop: watch::Receiver<bool>,
+}
+
+impl Trainer {
+    /// Works until the job is done, or until it is asked to stop; then the answer is `None`.
+    ///
+    /// # Errors
+    /// Bad input, a refusal by the servers, or servers that stay away longer than the config's
+    /// patience. The lease of what was begun is given back first, where that is still possible.
+    pub async fn run(&self) -> Result<Option<History>, Error> {
+        let mut done = None;
+        let mut missing: Option<Duration> = None;
+        loop {
+            if self.stopping() {
+                self.leave(done.take()).await;
+                return Ok(None);
+            }
+            let next = tokio::select! {
+                next = self.client.next(done.take(), false) => next?,
+                () = self.stopped_for(GRACE) => return Ok(None),
+            };
+            let (task, progress) = next;
+            self.live.advance(progress);
+            match self.work(task).await {
+                Ok(Worked::Done(history)) => {
+                    self.leave(None).await;
+                    return Ok(Some(history));
+                }
+                Ok(Worked::Finished(lease, outcome)) => {
+                    (done, missing) = (Some((lease, outcome)), None);
+                }
+                Ok(Worked::Waited) => missing = None,
+                Ok(Worked::Missed(reason)) => {
+                    let since = *missing.get_or_insert(self.clock.now());
+                    let waited = self.clock.now().saturating_sub(since);
+                    if waited > self.pace.patience {
+                        self.leave(None).await;
+                        return Err(Error::WaitedInVain { reason, waited });
+                    }
+                }
+                Err((lease, error)) => {
+                    let abandoned = Outcome::Abandoned(error.to_string());
+                    self.leave(Some((lease, abandoned))).await;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn work(&self, task: Task) -> Result<Worked, (LeaseId, Error)> {
+        let (lease, ttl) = match &task {
+            Task::Train(l) => (l.lease, l.ttl),
+            Task::Score(l) => (l.lease, l.ttl),
+            Task::Save(l) | Task::Restore(l) | Task::Seal(l) => (l.lease, l.ttl),
+            Task::Wait {
+                reason,
+                retry,
+                missing,
+            } => {
+                self.live.doing(reason.as_str());
+                self.pause(*retry).await;
+                return Ok(if *missing {
+                    Worked::Missed(reason.clone())
+                } else {
+                    Worked::Waited
+                });
+            }
+            Task::Done(history) => return Ok(Worked::Done(history.clone())),
+        };
+        let work = async {
+            match task {
+                Task::Train(lease) => self.learn(lease).await,
+                Task::Score(lease) => self.score(lease).await,
+                Task::Save(lease) => self.storage.save(&self.client, &*self.pool, lease).await,
+                Task::Restore(lease) => {
+                    self.storage.restore(&self.client, &*self.pool, lease).await
+                }
+                Task::Seal(lease) => self.storage.seal(&*self.pool, lease).await,
+                Task::Wait { .. } | Task::Done(_) => Ok(Outcome::Stored),
+            }
+        };
+        let outcome = tokio::select! {
+            outcome = work => outcome,
+            error = self.keep_alive(lease, ttl) => Err(error),
+            // A request that is being retried does not hear that the worker is to stop.
+            () = self.stopped_for(GRACE) => Ok(Outcome::Abandoned("the worker was stopped".into())),
+        };
+        match outcome {
+            Ok(outcome) => Ok(Worked::Finished(lease, outcome)),
+            Err(Error::Client(error)) if is_lost(&error) => Ok(Worked::Finished(
+                lease,
+                Outcome::Abandoned(error.to_string()),
+            )),
+            Err(error) => Err((lease, error)),
+        }
+    }
+
+    /// Renews a lease three times in its life; ends only when the servers refuse the job itself.
+    async fn keep_alive(&self, lease: LeaseId, ttl: Duration) -> Error {
+        loop {
+            self.clock.sleep(ttl / 3).await;
+            match self.client.renew(lease).await {
+                // A lease that ran out is no reason to stop: names decide what counts.
+                Ok((_, progress)) => self.live.advance(progress),
+                Err(error) => return error.into(),
+            }
+        }
+    }
+
+    /// Says good-bye. The servers find out by themselves if they do not hear it.
+    async fn leave(&self, done: Option<(LeaseId, Outcome)>) {
+        tokio::select! {
+            _ = self.client.next(done, true) => {}
+            () = self.clock.sleep(GRACE) => {}
+        }
+    }
+
+    /// Ends when the worker was asked to stop and so much time has passed since.
+    async fn stopped_for(&self, time: Duration) {
+        let mut stop = self.stop.clone();
+        match stop.wait_for(|stop| *stop).await {
+            Ok(_) => self.clock.sleep(time).await,
+            // Nobody is left who could ask it to stop.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Waits, or less when the worker is asked to stop.
+    async fn pause(&self, time: Duration) {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            () = self.clock.sleep(time) => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    fn stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+}
+
+/// How long a worker that is to stop may go on with a request, and how long it says good-bye.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Whether the lease, not the job, is lost: a shard went back to before its start (rule W3), the
+/// state was restored to another moment since (rule N4), or it is not the one to be scored (C12).
+fn is_lost(error: &windlass_client::Error) -> bool {
+    let kind = error.kind();
+    matches!(error, windlass_client::Error::Gap { .. })
+        || matches!(kind, Some(ErrorKind::StaleLineage | ErrorKind::NotExact))
+}
+
+/// What became of a task.
+enum Worked {
+    /// It is to be given back.
+    Finished(LeaseId, Outcome),
+    /// It was a pause.
+    Waited,
+    /// It was a pause for servers or workers that are not there.
+    Missed(String),
+    /// There is nothing more to do.
+    Done(History),
+}
