@@ -1,0 +1,3 @@
+//! Benchmarks, one subject a file under `src/bin`; their input comes from `workload`.
+
+pub mod workload;
