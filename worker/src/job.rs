@@ -149,10 +149,13 @@ pub fn check(config: &TrainConfig) -> Result<(), Error> {
     Ok(schema(config, &*model)?.validate()?)
 }
 
-/// About how many bytes a split has: the config's, or 1/32 of the files between 64 KiB and 64 MiB.
+/// About how many bytes a split has: the config's, or what gives 32 splits, and four for each worker
+/// that is expected, between 64 KiB and 64 MiB.
 fn split_bytes(config: &TrainConfig, train: &Input) -> u64 {
     let total: u64 = train.files.iter().map(|f| f.bytes).sum();
-    let default = (total / 32).clamp(64 << 10, 64 << 20);
+    let workers = config.cluster.as_ref().map_or(1, |cluster| cluster.workers);
+    let splits = u64::from(workers).saturating_mul(4).max(32);
+    let default = (total / splits).clamp(64 << 10, 64 << 20);
     config.data.split_size.map_or(default, Size::bytes)
 }
 

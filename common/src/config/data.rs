@@ -63,9 +63,9 @@ pub struct DataConfig {
     /// Rows that are shuffled together inside a split; 0 keeps the file's order. 100000: about
     /// 30 MB of rows with 39 features.
     pub shuffle: u32,
-    /// About how many bytes of plain text a split has. Without it 1/32 of the training files'
-    /// bytes, at least 64KiB and at most 64MiB, so that 8 workers have 4 each. Compressed files
-    /// are always one split.
+    /// About how many bytes of plain text a split has. Without it what gives 32 splits, and four
+    /// for each of `cluster.workers`, at least 64KiB and at most 64MiB. Compressed files are always
+    /// one split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_size: Option<Size>,
     /// The longest line that is read. A longer one is a bad row.
