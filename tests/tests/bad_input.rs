@@ -142,6 +142,19 @@ fn bad_rows_can_be_skipped_and_are_counted() {
     );
 }
 
+#[test]
+fn a_report_that_cannot_be_put_anywhere_is_told_before_training() {
+    let rows = "y,a,x\n1,p,1\n0,q,2\n";
+    let folder = folder(&[
+        ("train.toml", CONFIG.as_bytes()),
+        ("train.csv", rows.as_bytes()),
+    ]);
+    let run = Worker::new(folder.path(), &["train"], Path::new("train.toml"))
+        .report(folder.path().join("nowhere/report.json"))
+        .run();
+    refused(&run, folder.path(), 1, &["nowhere", "No such file"]);
+}
+
 /// Checks a config that is CONFIG with one line changed.
 fn config(from: &str, to: &str, parts: &[&str]) {
     assert!(CONFIG.contains(from));

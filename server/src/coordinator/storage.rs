@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tracing::info;
 use windlass_common::coordination::{Purpose, StorageLease, Task};
 use windlass_common::id::{LeaseId, WorkerId};
 use windlass_proto::ErrorKind;
@@ -115,7 +116,10 @@ impl Job {
                 self.reassign_all(cluster);
                 self.test();
             }
-            Kind::Seal => self.phase = Phase::Done,
+            Kind::Seal => {
+                info!(job = self.name, epochs = self.history.epochs, "job is done");
+                self.phase = Phase::Done;
+            }
         }
     }
 

@@ -82,7 +82,7 @@ pub async fn evaluate(
         note("stopped; nothing was changed");
         return Ok(Ending::Stopped);
     };
-    say(&results(&history));
+    say(results(&history).trim_end());
     if let Some(path) = &options.report {
         Report::new(&job.config, &history, &ended.state, ended.seconds).write(path)?;
     }

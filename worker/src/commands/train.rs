@@ -43,6 +43,9 @@ pub async fn train(
     folder: &Path,
     options: TrainOptions,
 ) -> Result<Ending, Error> {
+    if let Some(report) = &options.report {
+        must_have_folder(report)?;
+    }
     let job = Job::new(config, folder)?;
     let disk = Arc::clone(&machine.disk);
     let output = job.config.output();
@@ -111,7 +114,7 @@ fn finish(
     seconds: f64,
     options: &TrainOptions,
 ) -> Result<Ending, Error> {
-    say(&results(history));
+    say(results(history).trim_end());
     let place = output.join(folder_name(history.epochs));
     say(&if place.exists() {
         format!(
@@ -129,6 +132,17 @@ fn finish(
         Report::new(&job.config, history, state, seconds).write(path)?;
     }
     Ok(Ending::Finished)
+}
+
+/// Checks that a file can be put where it is wanted, before hours are spent on what is to be in it.
+fn must_have_folder(file: &Path) -> Result<(), Error> {
+    let folder = Path::new(".").join(file.parent().unwrap_or(Path::new("")));
+    std::fs::metadata(&folder)
+        .map(drop)
+        .map_err(|source| Error::Io {
+            path: folder,
+            source,
+        })
 }
 
 /// What is left of a run that was stopped.
