@@ -154,7 +154,7 @@ fn flights_logistic_reaches_its_reference() {
     check_at(
         &example("flights/train.toml"),
         folder.path(),
-        &SEEDS[..3],
+        &SEEDS,
         &[AtLeast("auc", 0.69)],
     );
 }

@@ -34,7 +34,7 @@ fn train(folder: &Path, name: &str, seed: u32) -> (serde_json::Value, BTreeMap<S
     let place = folder.join(name);
     std::fs::create_dir(&place).unwrap();
     // The output is relative to each run's own folder, so that the config kept in the manifest is
-    // the same; the second run's pace of reading differs, which must not matter.
+    // the same.
     let run = Worker::new(&place, &["train"], &example("flights/train.toml"))
         .set("job.seed", seed)
         .set("data.train", "[\"2013-0[12].csv.gz\"]")
