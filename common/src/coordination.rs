@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::id::{
-    Boot, Clock, Epoch, Incarnation, JobId, LeaseId, Lineage, MapEpoch, Seq, ServerId, ShardId,
-    SourceId, WorkerId,
+    Boot, CheckpointId, Clock, Epoch, Incarnation, JobId, LeaseId, Lineage, MapEpoch, Seq,
+    ServerId, ShardId, SourceId, WorkerId,
 };
 use crate::interval_set::IntervalSet;
 pub use crate::recipe::Recipe;
+use crate::saving::{SaveOrder, Saved};
 use crate::schema::JobSchema;
 use crate::split::{InputFile, Split};
 use crate::tally::{Metric, Tally};
@@ -62,6 +63,8 @@ pub struct Register {
     pub fresh: bool,
     /// What the worker's newest checkpoint of this job says, to be restored if the job is new.
     pub checkpoint: Option<History>,
+    /// The worker's effective config, TOML: checkpoints tell it to those who use the model.
+    pub config: String,
 }
 
 /// What has happened in a job at the borders of its epochs; kept in its checkpoints.
@@ -252,6 +255,21 @@ pub struct Progress {
     pub history: Vec<EpochMetrics>,
 }
 
+/// What a server tells of itself, for the user's eyes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Pushes that shards applied: a push to three shards counts three times.
+    pub applied: u64,
+    /// Pushes that shards had applied before, counted in the same way.
+    pub duplicates: u64,
+    /// Pushes refused for a NaN or an infinity.
+    pub not_finite: u64,
+    /// The length of the log in bytes; `None` without one.
+    pub log_bytes: Option<u64>,
+    /// What keeps it from its work, in words.
+    pub trouble: Option<String>,
+}
+
 /// What a server tells the coordinator, every second and whenever a source is completed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -263,6 +281,8 @@ pub struct Report {
     pub number: u64,
     /// The highest map epoch that it has seen (rule C3).
     pub seen: MapEpoch,
+    /// How it is.
+    pub health: Health,
     /// What it holds of each job.
     pub jobs: Vec<JobReport>,
 }
@@ -274,6 +294,8 @@ pub struct JobReport {
     pub job: JobId,
     /// Its shards here.
     pub shards: Vec<ShardReport>,
+    /// What was saved for the checkpoint that is ordered.
+    pub saved: Vec<Saved>,
 }
 
 /// The owner's word about one shard (rule I2).
@@ -319,6 +341,14 @@ pub struct Assignment {
     pub schema: JobSchema,
     /// The shards that are this server's.
     pub shards: Vec<(ShardId, Incarnation)>,
+    /// The checkpoint that the lineage begins with (rule N4); without it, a lineage after the first
+    /// begins with what workers install.
+    pub origin: Option<CheckpointId>,
+    /// What is to be saved now.
+    pub save: Option<SaveOrder>,
+    /// The older of the last two published checkpoints of this lineage: what it covers of the log
+    /// may go (rule S7).
+    pub settled: Option<CheckpointId>,
 }
 
 #[cfg(test)]

@@ -61,6 +61,12 @@ pub enum Error {
     /// A file of a checkpoint that is not whole.
     #[error(transparent)]
     Format(#[from] crate::format::FormatError),
+    /// A name that no stored object may have.
+    #[error("object name `{name}`: must be plain names separated by `/`, none with a dot in front")]
+    ObjectName {
+        /// The name.
+        name: String,
+    },
     /// A file that could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
@@ -69,4 +75,15 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+}
+
+impl Error {
+    /// Whether it says that a checkpoint is under way or was given up, which is no damage.
+    #[must_use]
+    pub fn is_unpublished(&self) -> bool {
+        matches!(
+            self,
+            Self::Format(crate::format::FormatError::Unpublished { .. })
+        )
+    }
 }

@@ -16,6 +16,17 @@ pub struct Size(u64);
 #[serde(try_from = "String", into = "String")]
 pub struct Span(Duration);
 
+/// How often something happens: by time, written "10m", or by what was learnt since, written
+/// "5000000 examples".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Every {
+    /// After so much time.
+    Time(Span),
+    /// After so many examples.
+    Examples(u64),
+}
+
 const SIZES: [(&str, u64); 9] = [
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -70,6 +81,14 @@ impl Span {
     }
 }
 
+impl Every {
+    /// Whether it would never rest.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        matches!(self, Self::Time(Span(Duration::ZERO)) | Self::Examples(0))
+    }
+}
+
 /// Reads `NUMBER UNIT` with at most three decimals, exactly.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
@@ -104,6 +123,32 @@ impl FromStr for Size {
         scaled(text, &SIZES).map(Self).ok_or_else(|| {
             format!("`{text}` is not a size such as \"64MiB\", \"512KiB\" or \"10MB\"")
         })
+    }
+}
+
+impl FromStr for Every {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let examples = text
+            .strip_suffix("examples")
+            .and_then(|n| n.trim().parse().ok());
+        match (examples, text.parse()) {
+            (Some(examples), _) => Ok(Self::Examples(examples)),
+            (None, Ok(span)) => Ok(Self::Time(span)),
+            (None, Err(_)) => Err(format!(
+                "`{text}` is neither a time such as \"10m\" nor a number of examples such as \
+                 \"5000000 examples\""
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Every {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(span) => span.fmt(f),
+            Self::Examples(examples) => write!(f, "{examples} examples"),
+        }
     }
 }
 
@@ -150,6 +195,7 @@ macro_rules! as_text {
 
 as_text!(Size);
 as_text!(Span);
+as_text!(Every);
 
 #[cfg(test)]
 mod tests {

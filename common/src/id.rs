@@ -72,6 +72,14 @@ id! {
     /// The life of a server process, drawn at random when it starts.
     Boot, u64
 }
+id! {
+    /// A checkpoint of a job, numbered by the coordinator; later ones are higher.
+    CheckpointId, u64
+}
+id! {
+    /// A record's place in the log of one server; it rises by one with each, over restarts too.
+    Lsn, u64
+}
 
 /// The name of a push: retried under the same name it counts once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

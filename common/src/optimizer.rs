@@ -24,6 +24,9 @@ pub enum OptimizerSpec {
     Adam(Adam),
     /// FTRL-proximal with L1 and L2.
     Ftrl(Ftrl),
+    /// Adds counts, exactly; see [`crate::count`]. It belongs to the model that counts, and a config
+    /// cannot choose it.
+    Count,
 }
 
 /// Settings of plain gradient descent.
@@ -103,6 +106,7 @@ impl OptimizerSpec {
             Self::RowwiseAdagrad(_) => "rowwise_adagrad",
             Self::Adam(_) => "adam",
             Self::Ftrl(_) => "ftrl",
+            Self::Count => "count",
         }
     }
 
@@ -110,7 +114,7 @@ impl OptimizerSpec {
     #[must_use]
     pub fn slots(&self, dim: usize) -> usize {
         match self {
-            Self::Sgd(_) => 0,
+            Self::Sgd(_) | Self::Count => 0,
             Self::Momentum(_) | Self::Adagrad(_) => dim,
             Self::RowwiseAdagrad(_) => 1,
             Self::Adam(_) | Self::Ftrl(_) => 2 * dim,
@@ -121,7 +125,7 @@ impl OptimizerSpec {
     #[must_use]
     pub fn slot_names(&self) -> &'static [&'static str] {
         match self {
-            Self::Sgd(_) => &[],
+            Self::Sgd(_) | Self::Count => &[],
             Self::Momentum(_) => &["velocity"],
             Self::Adagrad(_) | Self::RowwiseAdagrad(_) => &["accumulator"],
             Self::Adam(_) => &["m", "v"],
@@ -166,6 +170,7 @@ impl OptimizerSpec {
                 ("l1", penalty(s.l1)),
                 ("l2", penalty(s.l2)),
             ],
+            Self::Count => Vec::new(),
         };
         match fields.into_iter().find(|(_, (ok, _))| !ok) {
             Some((field, (_, rule))) => Err((field, rule)),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::count;
 use crate::error::Error;
 use crate::id::TableId;
 use crate::init::Init;
@@ -82,6 +83,11 @@ impl JobSchema {
             if let Err((field, rule)) = table.optimizer.validate() {
                 return wrong(name, format!("{} {field} {rule}", table.optimizer.kind()));
             }
+            let counts = table.optimizer == OptimizerSpec::Count;
+            if counts && (table.dim(), table.init) != (count::LIMBS, Init::Zeros) {
+                let dim = count::LIMBS;
+                return wrong(name, format!("counts have dim {dim} and begin as zeros"));
+            }
         }
         Ok(())
     }
@@ -139,4 +145,31 @@ impl JobSchema {
 fn settings(of: &impl Serialize) -> String {
     let text = toml::to_string(of).unwrap_or_default();
     text.trim().replace('\n', ", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_counts_has_three_limbs_and_begins_at_0() {
+        let check = |dim, init| {
+            let table = TableSchema {
+                name: "count".into(),
+                dim,
+                init,
+                optimizer: OptimizerSpec::Count,
+            };
+            let schema = JobSchema {
+                shards: ShardCount::default(),
+                seed: 1,
+                tables: vec![table],
+            };
+            schema.validate().map_err(|e| e.to_string())
+        };
+        assert_eq!(check(3, Init::Zeros), Ok(()));
+        let rule = "table `count`: counts have dim 3 and begin as zeros";
+        assert_eq!(check(2, Init::Zeros), Err(rule.into()));
+        assert_eq!(check(3, Init::Normal { std: 0.1 }), Err(rule.into()));
+    }
 }

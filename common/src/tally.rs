@@ -69,6 +69,8 @@ pub enum Task {
     Classes,
     /// Real labels.
     Real,
+    /// Nothing is predicted: examples are counted, and there are no metrics.
+    Unscored,
 }
 
 /// Sums over scored examples, each counted with its weight.
@@ -130,6 +132,12 @@ impl Tally {
         self.correct += if right { w } else { 0.0 };
     }
 
+    /// Adds an example of which nothing is predicted.
+    pub fn add_unscored(&mut self, weight: f32) {
+        self.examples += 1;
+        self.weight += f64::from(weight);
+    }
+
     fn add(&mut self, prediction: f64, label: f64, weight: f64) {
         self.examples += 1;
         self.weight += weight;
@@ -170,6 +178,7 @@ impl Tally {
         }
         let mean = |sum: f64| Some(sum / self.weight);
         match (metric, self.task) {
+            (_, Task::Unscored) => None,
             (Metric::Auc, Task::Binary) => self.auc(),
             (Metric::LogLoss | Metric::Accuracy, Task::Real) => None,
             (Metric::LogLoss, _) => mean(self.log_loss),

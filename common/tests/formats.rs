@@ -1,4 +1,4 @@
-//! Checkpoints of every released version open, and say what they said.
+//! Checkpoints and logs of every released version open, and say what they said.
 //!
 //! The fixtures are written by `fixtures/v1/make.py`, which follows `docs/formats.md` and shares no
 //! code with Windlass.
@@ -14,15 +14,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_common::coordination::{EpochMetrics, History, Recipe};
-use windlass_common::format::{
-    Checkpoint, Manifest, ShardImage, TableImage, decode_shard, encode_shard,
+use windlass_common::format::log::{
+    GroupBuilder, Record, Scan, Sealed, SegmentHeader, SegmentNumber, TableRecord,
 };
-use windlass_common::id::{Clock, Epoch, Lineage, Seq, ShardId, SourceId};
+use windlass_common::format::{
+    Base, Checkpoint, Manifest, Mark, ShardImage, TableImage, decode_shard, encode_shard,
+};
+use windlass_common::id::{
+    Boot, CheckpointId, Clock, Epoch, JobId, Lineage, Lsn, PushId, Seq, ShardId, SourceId, TableId,
+};
 use windlass_common::init::Init;
 use windlass_common::interval_set::IntervalSet;
 use windlass_common::key::Key;
 use windlass_common::optimizer::{Adagrad, Ftrl, OptimizerSpec};
-use windlass_common::runtime::StdDisk;
+use windlass_common::runtime::{Disk, StdDisk};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::ShardCount;
 use windlass_common::split::InputFile;
@@ -42,7 +47,15 @@ fn empty(dim: usize, slots: usize) -> TableImage {
     }
 }
 
-fn shards() -> [ShardImage; 2] {
+fn mark(lsn: u64) -> Mark {
+    Mark {
+        boot: Boot(77),
+        lsn: Lsn(lsn),
+    }
+}
+
+/// Shard 0, shard 1, and what changed in shard 1 until the next checkpoint.
+fn shards() -> [ShardImage; 3] {
     let window = |next, above, end: Option<u64>| Window {
         next: Seq(next),
         above,
@@ -53,10 +66,13 @@ fn shards() -> [ShardImage; 2] {
         (SourceId(6), window(5, 0, None)),
     ]);
     let complete = IntervalSet::from_ranges(vec![0..4, 5..6]).unwrap();
+    let still_open = BTreeMap::from([(SourceId(6), window(5, 0, None))]);
     [
         ShardImage {
             shard: ShardId(0),
             lineage: Lineage(3),
+            mark: mark(40),
+            base: None,
             clock: Clock(11),
             windows: Windows::from_parts(BTreeMap::new(), IntervalSet::below(4)),
             tables: vec![empty(2, 1), empty(1, 2)],
@@ -64,6 +80,8 @@ fn shards() -> [ShardImage; 2] {
         ShardImage {
             shard: ShardId(1),
             lineage: Lineage(3),
+            mark: mark(41),
+            base: None,
             clock: Clock(12),
             windows: Windows::from_parts(open, complete),
             tables: vec![
@@ -75,6 +93,29 @@ fn shards() -> [ShardImage; 2] {
                 TableImage {
                     keys: vec![Key(7)],
                     rows: vec![-0.75, 1.5, 2.5],
+                    ..empty(1, 2)
+                },
+            ],
+        },
+        ShardImage {
+            shard: ShardId(1),
+            lineage: Lineage(3),
+            mark: mark(50),
+            base: Some(Base {
+                checkpoint: CheckpointId(11),
+                mark: mark(41),
+                clock: Clock(12),
+            }),
+            clock: Clock(14),
+            windows: Windows::from_parts(still_open, IntervalSet::below(6)),
+            tables: vec![
+                TableImage {
+                    keys: vec![Key(10), Key(11)],
+                    rows: vec![5.0, 6.0, 7.0, 8.0, 9.0, 10.0],
+                    ..empty(2, 1)
+                },
+                TableImage {
+                    deleted: vec![Key(7), Key(9)],
                     ..empty(1, 2)
                 },
             ],
@@ -146,7 +187,12 @@ fn history() -> History {
 
 #[test]
 fn shard_files_of_version_1_are_read_and_written_to_the_byte() {
-    for (name, expected) in ["0000.shard", "0001.shard"].into_iter().zip(shards()) {
+    let names = [
+        "checkpoint-000012/0000-full.shard",
+        "checkpoint-000011/0001-full.shard",
+        "checkpoint-000012/0001-delta.shard",
+    ];
+    for (name, expected) in names.into_iter().zip(shards()) {
         let path = v1(name);
         let bytes = fs::read(&path).unwrap();
         assert_eq!(decode_shard(&bytes, &path).unwrap(), expected);
@@ -156,27 +202,143 @@ fn shard_files_of_version_1_are_read_and_written_to_the_byte() {
 
 #[test]
 fn a_manifest_of_version_1_is_read_and_written_to_the_byte() {
-    let path = v1("manifest.bin");
+    let path = v1("checkpoint-000012/manifest.bin");
     let bytes = fs::read(&path).unwrap();
     let manifest = Manifest::decode(&bytes, &path).unwrap();
     assert_eq!(manifest.job, "flights");
+    assert_eq!(manifest.job_id, JobId(8));
+    assert_eq!(manifest.number, CheckpointId(12));
     assert_eq!(manifest.lineage, Lineage(3));
+    assert_eq!(manifest.taken_ms, 1_790_000_000_000);
+    assert!(manifest.pinned);
     assert_eq!(manifest.windlass, "0.1.0");
     assert_eq!(manifest.config, "[job]\nname = \"flights\"\n");
     assert_eq!(manifest.schema, schema());
     assert_eq!(manifest.recipe, recipe());
+    assert_eq!(manifest.target, 5);
     assert_eq!(manifest.history, history());
+    assert_eq!(manifest.complete, IntervalSet::below(4));
     let files: Vec<_> = manifest
-        .files
-        .iter()
-        .map(|f| (f.name.as_str(), f.rows))
+        .files()
+        .map(|(shard, f)| (shard.0, f.folder.as_str(), f.name.as_str(), f.rows))
         .collect();
-    assert_eq!(files, [("0000.shard", 0), ("0001.shard", 3)]);
+    assert_eq!(
+        files,
+        [
+            (0, "", "0000-full.shard", 0),
+            (1, "checkpoint-000011", "0001-full.shard", 3),
+            (1, "", "0001-delta.shard", 2)
+        ]
+    );
     assert_eq!(manifest.encode(&path).unwrap(), bytes);
 }
 
 #[test]
-fn a_checkpoint_of_version_1_is_whole() {
-    let checkpoint = Checkpoint::open(Arc::new(StdDisk), &v1("")).unwrap();
+fn a_checkpoint_of_version_1_is_whole_and_its_delta_is_merged() {
+    let disk: Arc<dyn Disk> = Arc::new(StdDisk);
+    let checkpoint = Checkpoint::open_folder(&disk, &v1("checkpoint-000012")).unwrap();
     checkpoint.verify().unwrap();
+    let merged = checkpoint.image(ShardId(1)).unwrap();
+    assert_eq!(
+        merged.tables[0],
+        TableImage {
+            keys: vec![Key(10), Key(11), Key::BIAS],
+            rows: vec![5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 0.25, 3.0, 8.0],
+            ..empty(2, 1)
+        }
+    );
+    assert_eq!(merged.tables[1], empty(1, 2));
+    assert_eq!((merged.mark, merged.clock), (mark(50), Clock(14)));
+    assert_eq!(merged.windows, shards()[2].windows);
+}
+
+fn pushed(
+    (job, shard, lineage): (u64, u16, u64),
+    (source, seq, end): (u64, u64, bool),
+    tables: &[(u16, &[u64], &[f32])],
+) -> Record<'static> {
+    let table = |&(table, keys, gradients): &(u16, &[u64], &[f32])| TableRecord {
+        table: TableId(table),
+        keys: keys.iter().copied().map(Key).collect(),
+        gradients: gradients.to_vec().into(),
+    };
+    Record {
+        job: JobId(job),
+        shard: ShardId(shard),
+        lineage: Lineage(lineage),
+        id: PushId {
+            source: SourceId(source),
+            seq: Seq(seq),
+        },
+        end,
+        tables: tables.iter().map(table).collect(),
+    }
+}
+
+/// The segments' headers, and their groups' records.
+fn segments() -> [(SegmentHeader, Vec<Vec<Record<'static>>>); 3] {
+    let header = |segment, boot, first, previous: Option<(u64, u64)>, cut| SegmentHeader {
+        segment: SegmentNumber(segment),
+        boot: Boot(boot),
+        first: Lsn(first),
+        previous: previous.map(|(segment, bytes)| Sealed {
+            segment: SegmentNumber(segment),
+            bytes,
+        }),
+        cut,
+    };
+    let rows: &[(u16, &[u64], &[f32])] = &[
+        (0, &[10, u64::MAX], &[1.0, -2.0, 0.25, 3.0]),
+        (1, &[7], &[-0.75]),
+    ];
+    [
+        (
+            header(1, 77, 1, None, false),
+            vec![
+                vec![
+                    pushed((5, 0, 3), (4, 0, false), rows),
+                    pushed((5, 1, 3), (4, 0, false), &[]),
+                ],
+                vec![pushed((5, 0, 3), (4, 1, true), &[])],
+            ],
+        ),
+        (header(2, 77, 4, Some((1, 309)), true), vec![]),
+        (
+            header(3, 78, 9, Some((2, 0)), false),
+            vec![vec![pushed(
+                (6, 300, 1),
+                (0, 2, false),
+                &[(2, &[8], &[0.5])],
+            )]],
+        ),
+    ]
+}
+
+#[test]
+fn a_log_of_version_1_is_read_and_written_to_the_byte() {
+    for (header, groups) in segments() {
+        let path = v1("log").join(header.segment.file_name());
+        let bytes = fs::read(&path).unwrap();
+        let mut scan = Scan::begin(&bytes[..], &path).unwrap();
+        assert_eq!(*scan.header(), header);
+        let mut written = header.encode().unwrap();
+        for records in groups {
+            let mut again = GroupBuilder::new(scan.next(), Vec::new());
+            let group = scan.group(None).unwrap().unwrap();
+            let read = group
+                .entries()
+                .map(|entry| entry.unwrap().decode().unwrap());
+            assert_eq!(read.collect::<Vec<_>>(), records);
+            for record in &records {
+                again.push(record).unwrap();
+            }
+            written.extend_from_slice(again.finish());
+        }
+        let end = scan.end();
+        assert_eq!(written, bytes[..written.len()], "{}", path.display());
+        assert_eq!(written.len() as u64, end);
+        // What follows in 1 and 3 is no group.
+        assert_eq!(bytes.len() as u64 > end, header.segment != SegmentNumber(2));
+        assert_eq!(scan.group(None).is_err(), bytes.len() as u64 > end);
+    }
 }

@@ -316,7 +316,8 @@ pub(super) mod tests {
         check(
             "train = { epochs = 1, \"größe\" = 2 }\n",
             "train.toml:1:23: unknown key `train.größe`; `train` has epochs, batch_size, reduction, \
-             consistency, prefetch, read_ahead, early_stop, output, negative_sampling_rate",
+             consistency, prefetch, open_pushes, read_ahead, early_stop, output, \
+             negative_sampling_rate",
         );
         check(
             "[train.early_stop]\nmetrik = \"auc\"\n",

@@ -21,7 +21,7 @@ pub use data::{Column, CriteoNumbers, DataConfig, Format, NumericColumn, OnBadRo
 pub use error::{ConfigError, Place};
 pub use model::{LossKind, ModelConfig, ModelKind};
 pub use optimizer::OptimizerConfig;
-pub use server::ServerConfig;
+pub use server::{CheckpointConfig, Durability, ServerConfig};
 pub use train::{
     ClusterConfig, Consistency, EarlyStop, JobConfig, Reduction, TrainConfig, TrainSection,
 };

@@ -41,6 +41,9 @@ pub enum ModelKind {
     Fm,
     /// Matrix factorization with biases, squared loss.
     Mf,
+    /// Counts how often each key occurs, exactly; learns nothing, so it has no optimizer, no loss
+    /// and no metrics. See `docs/models.md`.
+    Count,
 }
 
 /// `model.loss`
@@ -64,6 +67,7 @@ impl ModelConfig {
             (ModelKind::Linear | ModelKind::Mf, _) | (ModelKind::Fm, LossKind::Squared) => {
                 Task::Real
             }
+            (ModelKind::Count, _) => Task::Unscored,
         }
     }
 }
@@ -78,6 +82,7 @@ impl ModelKind {
             Self::Softmax => "softmax",
             Self::Fm => "fm",
             Self::Mf => "mf",
+            Self::Count => "count",
         }
     }
 }

@@ -79,6 +79,8 @@ fn keys(spec: &OptimizerSpec) -> &'static [&'static str] {
             "tables",
         ],
         OptimizerSpec::Ftrl(_) => &["kind", "alpha", "beta", "l1", "l2", "tables"],
+        // The model's own: no config has it.
+        OptimizerSpec::Count => &["kind", "tables"],
     }
 }
 

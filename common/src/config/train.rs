@@ -77,9 +77,13 @@ pub struct TrainSection {
     pub reduction: Reduction,
     /// `"async"`: pushes are applied as they arrive.
     pub consistency: Consistency,
-    /// Batches that may be pulled before earlier ones are acknowledged, `0..=63`. 0: with one
-    /// worker every batch sees all batches before it.
+    /// Batches that may be pulled before earlier ones are pushed, `0..=63`. 0: with one worker every
+    /// batch sees all batches before it.
     pub prefetch: u32,
+    /// Pushes that may wait for their acknowledgement while the next batches are worked, `1..=64`;
+    /// what a batch sees does not depend on it. 16: hides a server's disk, which acknowledges a
+    /// push after 10 to 30 ms. Each keeps its gradients in memory until then.
+    pub open_pushes: u32,
     /// Parsed batches that wait for the training loop, `1..=64`. 4: hides a slow read.
     pub read_ahead: u32,
     /// Stop when a validation metric gets no better.
@@ -165,6 +169,7 @@ impl Default for TrainSection {
             reduction: Reduction::default(),
             consistency: Consistency::default(),
             prefetch: 0,
+            open_pushes: 16,
             read_ahead: 4,
             early_stop: None,
             output: None,

@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::runtime::{Change, Disk};
+use crate::runtime::{Change, Disk, at, is_plain};
 
-use super::manifest::is_plain;
 use super::{Checkpoint, FormatError};
 
 const PARTIAL: &str = ".partial";
@@ -47,7 +46,7 @@ pub fn newest(disk: &Arc<dyn Disk>, root: &Path) -> Result<Newest, Error> {
     candidates.sort_unstable();
     let mut damaged = Vec::new();
     for (_, _, folder) in candidates {
-        let opened = Checkpoint::open(Arc::clone(disk), folder);
+        let opened = Checkpoint::open_folder(disk, folder);
         match opened.and_then(|checkpoint| checkpoint.verify().map(|()| checkpoint)) {
             Ok(checkpoint) => {
                 return Ok(Newest {
@@ -104,25 +103,6 @@ impl Names {
     }
 }
 
-/// Makes a folder and those above it, so that their names are on the disk too.
-pub(super) fn create_root(disk: &dyn Disk, root: &Path) -> Result<(), Error> {
-    let missing = |path: &&Path| {
-        let not_found = |e: io::Error| e.kind() == io::ErrorKind::NotFound;
-        !path.as_os_str().is_empty() && disk.list(path).is_err_and(not_found)
-    };
-    let new: Vec<&Path> = root.ancestors().take_while(missing).collect();
-    disk.change(Change::CreateFolder(root)).map_err(at(root))?;
-    for folder in new {
-        let parent = match folder.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        disk.change(Change::SyncFolder(parent))
-            .map_err(at(parent))?;
-    }
-    Ok(())
-}
-
 /// Removes what a writer left that did not finish, and puts back what it was about to replace.
 pub(super) fn clear(disk: &dyn Disk, root: &Path) -> Result<(), Error> {
     let paths = disk.list(root).map_err(at(root))?;
@@ -144,14 +124,6 @@ pub(super) fn clear(disk: &dyn Disk, root: &Path) -> Result<(), Error> {
         disk.change(change).map_err(at(path))?;
     }
     Ok(())
-}
-
-/// An error of the disk at a path.
-pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    |source| Error::Io {
-        path: path.into(),
-        source,
-    }
 }
 
 /// Sorts folders that may be checkpoints: most epochs first, and before one the one it replaces.

@@ -14,14 +14,23 @@
 //!
 //! The payload is a struct in bincode's standard form with fixed integers: fields in order; a
 //! sequence, map or string is a `u64` count and its elements; a `bool` is one byte. Decoding has
-//! the format's limit, which bounds memory even if someone computes a checksum for a hostile file:
-//! without one, 17 bytes can ask for more memory than there is and abort the process.
+//! a limit, which bounds memory even if someone computes a checksum for a hostile file: without one,
+//! 17 bytes can ask for more memory than there is and abort the process. It is the format's, or a
+//! lower one that is enough for a payload of that length.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use bincode::{Decode, Encode};
 
 use super::FormatError;
 use super::reader::Reader;
+
+/// A payload of 64 KiB or less decodes to no more than this, and one of 4 MiB or less to no more than
+/// the next. A value takes up to four times the bytes that it is written in: a string is three
+/// words, of which one is written; 16 leaves room.
+const SMALL: usize = 1 << 20;
+const MEDIUM: usize = 64 << 20;
+/// How many times a payload its limit is, at least.
+const TIMES: usize = 16;
 
 /// What tells a format from others; `LIMIT` bounds a payload and the memory that it decodes to.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +49,6 @@ const VERSION_AT: usize = 8;
 const LENGTH_AT: usize = 10;
 
 impl<const LIMIT: usize> Format<LIMIT> {
-    const CONFIG: Configuration<LittleEndian, Fixint, Limit<LIMIT>> = bincode::config::standard()
-        .with_little_endian()
-        .with_fixed_int_encoding()
-        .with_limit::<LIMIT>();
-
     /// Frames a payload.
     ///
     /// # Errors
@@ -54,7 +58,7 @@ impl<const LIMIT: usize> Format<LIMIT> {
             clippy::expect_used,
             reason = "writing plain structs to a vector cannot fail; the limit is for decoding"
         )]
-        let payload = bincode::encode_to_vec(payload, Self::CONFIG)
+        let payload = bincode::encode_to_vec(payload, config::<LIMIT>())
             .expect("structs of integers, floats, strings and sequences are encodable");
         let length = match u32::try_from(payload.len()) {
             Ok(length) if payload.len() <= LIMIT => length,
@@ -105,11 +109,25 @@ impl<const LIMIT: usize> Format<LIMIT> {
                 known: self.version,
             });
         }
-        match bincode::decode_from_slice(payload, Self::CONFIG) {
+        let decoded = if length <= SMALL.min(LIMIT) / TIMES {
+            bincode::decode_from_slice(payload, config::<SMALL>())
+        } else if length <= MEDIUM.min(LIMIT) / TIMES {
+            bincode::decode_from_slice(payload, config::<MEDIUM>())
+        } else {
+            bincode::decode_from_slice(payload, config::<LIMIT>())
+        };
+        match decoded {
             Ok((value, taken)) if taken == length => Ok(value),
             _ => Err(reader.damaged(start, "the header is not made of the fields it should have")),
         }
     }
+}
+
+const fn config<const LIMIT: usize>() -> Configuration<LittleEndian, Fixint, Limit<LIMIT>> {
+    bincode::config::standard()
+        .with_little_endian()
+        .with_fixed_int_encoding()
+        .with_limit::<LIMIT>()
 }
 
 fn checksum(head: &[u8], payload: &[u8]) -> u32 {
@@ -177,6 +195,22 @@ mod tests {
     fn a_hostile_count_takes_no_memory() {
         let hostile = OLD.encode(&(1u64 << 60)).unwrap();
         assert!(matches!(decode(&hostile), Err(FormatError::Damaged { .. })));
+    }
+
+    /// Strings take most memory for their bytes.
+    #[test]
+    fn a_payload_of_any_length_is_within_its_limit() {
+        const LARGE: Format<{ 256 << 20 }> = Format {
+            magic: *b"WL-TESTS",
+            version: 1,
+            other: "another file",
+        };
+        for count in [0, 1, 1 << 12, 1 << 13, 1 << 14, 1 << 19, 1 << 20] {
+            let good = vec![String::new(); count];
+            let bytes = LARGE.encode(&good).unwrap();
+            let mut reader = Reader::new(&bytes, Path::new("x"));
+            assert_eq!(LARGE.decode::<Vec<String>>(&mut reader).unwrap(), good);
+        }
     }
 
     #[test]

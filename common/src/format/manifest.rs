@@ -3,19 +3,21 @@
 //! One header frame with magic `WL-MANIF` and version 1, whose payload is `Record` below, in the
 //! order of its fields; nothing follows it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use bincode::{Decode, Encode};
 
-use crate::coordination::{EpochMetrics, History, Recipe};
-use crate::id::{Epoch, Lineage};
+use crate::coordination::{History, Recipe};
+use crate::id::{CheckpointId, JobId, Lineage, ShardId};
+use crate::interval_set::IntervalSet;
+use crate::runtime::is_plain;
 use crate::schema::JobSchema;
-use crate::split::InputFile;
 
 use super::FormatError;
 use super::header::Format;
 use super::reader::Reader;
+use super::records::{HistoryRecord, RecipeRecord};
 use super::schema::SchemaRecord;
 
 /// The largest payload of a manifest: far above 4,096 files and the longest history.
@@ -35,8 +37,17 @@ const FORMAT: Format<MAX_BYTES> = Format {
 pub struct Manifest {
     /// The job's name.
     pub job: String,
+    /// The job's number in its cluster; 0 in a checkpoint that a worker writes.
+    pub job_id: JobId,
+    /// The checkpoint's number in its job, from 1; 0 in a checkpoint that a worker writes.
+    pub number: CheckpointId,
     /// The life of the job's state.
     pub lineage: Lineage,
+    /// When it was ordered, in milliseconds since the Unix epoch; 0 in one that a worker writes,
+    /// so that its bytes depend on the content alone.
+    pub taken_ms: u64,
+    /// Whether it is kept whatever comes later: it has the best weights so far.
+    pub pinned: bool,
     /// The version of the program that wrote it, as in `CARGO_PKG_VERSION`.
     pub windlass: String,
     /// The effective configuration of the job, TOML.
@@ -45,73 +56,52 @@ pub struct Manifest {
     pub schema: JobSchema,
     /// What shaped its batches: a job goes on from a checkpoint only with the same.
     pub recipe: Recipe,
+    /// How many epochs were wanted then.
+    pub target: u32,
     /// Epochs and metrics.
     pub history: History,
-    /// The shards' files, in the order of shards, one each.
-    pub files: Vec<ManifestFile>,
+    /// The sources that are complete in every shard, as the windows of the files tell it (rule C6).
+    pub complete: IntervalSet,
+    /// The files of each shard, in the order of shards: a full one, then the deltas on it.
+    pub chains: Vec<Vec<ManifestFile>>,
 }
 
-/// One shard's file.
+/// A file of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestFile {
-    /// Its name in the checkpoint's folder.
+    /// The folder beside the checkpoint's own that it lies in; empty for the checkpoint's own.
+    pub folder: String,
+    /// Its name there.
     pub name: String,
     /// Its length in bytes.
     pub bytes: u64,
     /// Its SHA-256.
     pub sha256: [u8; 32],
-    /// Its rows, over all tables.
+    /// The rows in it, over all tables.
     pub rows: u64,
 }
 
 #[derive(Encode, Decode)]
 struct Record {
     job: String,
+    job_id: u64,
+    number: u64,
     lineage: u64,
+    taken_ms: u64,
+    pinned: bool,
     windlass: String,
     config: String,
     schema: SchemaRecord,
     recipe: RecipeRecord,
+    target: u32,
     history: HistoryRecord,
-    files: Vec<FileRecord>,
-}
-
-#[derive(Encode, Decode)]
-struct RecipeRecord {
-    files: Vec<InputRecord>,
-    split_bytes: u64,
-    batch_size: u32,
-    shuffle: u32,
-    seed: u64,
-    reading: [u8; 32],
-}
-
-#[derive(Encode, Decode)]
-struct InputRecord {
-    name: String,
-    bytes: u64,
-    digest: [u8; 32],
-    divisible: bool,
-}
-
-#[derive(Encode, Decode)]
-struct HistoryRecord {
-    epochs: u32,
-    progress: Vec<EpochRecord>,
-    test: BTreeMap<String, f64>,
-    finished: bool,
-    stopped_early: bool,
-}
-
-#[derive(Encode, Decode)]
-struct EpochRecord {
-    epoch: u32,
-    train: BTreeMap<String, f64>,
-    validation: BTreeMap<String, f64>,
+    complete: Vec<(u64, u64)>,
+    chains: Vec<Vec<FileRecord>>,
 }
 
 #[derive(Encode, Decode)]
 struct FileRecord {
+    folder: String,
     name: String,
     bytes: u64,
     sha256: [u8; 32],
@@ -124,21 +114,23 @@ impl Manifest {
     /// # Errors
     /// [`FormatError`] when [`decode`](Self::decode) would not accept it.
     pub fn encode(&self, name: &Path) -> Result<Vec<u8>, FormatError> {
-        let files = self.files.iter().cloned().map(|file| FileRecord {
-            name: file.name,
-            bytes: file.bytes,
-            sha256: file.sha256,
-            rows: file.rows,
-        });
+        let chain = |chain: &Vec<ManifestFile>| chain.iter().map(FileRecord::of).collect();
+        let ranges = self.complete.ranges().iter();
         let bytes = FORMAT.encode(&Record {
             job: self.job.clone(),
+            job_id: self.job_id.0,
+            number: self.number.0,
             lineage: self.lineage.0,
+            taken_ms: self.taken_ms,
+            pinned: self.pinned,
             windlass: self.windlass.clone(),
             config: self.config.clone(),
             schema: SchemaRecord::of(&self.schema),
             recipe: RecipeRecord::of(self.recipe.clone()),
+            target: self.target,
             history: HistoryRecord::of(self.history.clone()),
-            files: files.collect(),
+            complete: ranges.map(|range| (range.start, range.end)).collect(),
+            chains: self.chains.iter().map(chain).collect(),
         })?;
         // A checkpoint that cannot be opened is worth nothing, so it is tried before it is written.
         Self::decode(&bytes, name)?;
@@ -149,7 +141,7 @@ impl Manifest {
     ///
     /// # Errors
     /// [`FormatError`] with the file's name, for any byte that is not as it was written, a schema
-    /// that no server could hold, or files that are not one a shard in the same folder.
+    /// that no server could hold, or files that are not a chain a shard.
     pub fn decode(bytes: &[u8], name: &Path) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes, name);
         let record: Record = FORMAT.decode(&mut reader)?;
@@ -161,6 +153,14 @@ impl Manifest {
             rule,
         })
     }
+
+    /// Goes through all files, with the shard of each.
+    pub fn files(&self) -> impl Iterator<Item = (ShardId, &ManifestFile)> {
+        let shards = self.schema.shards.all();
+        shards
+            .zip(&self.chains)
+            .flat_map(|(shard, chain)| chain.iter().map(move |file| (shard, file)))
+    }
 }
 
 impl Record {
@@ -168,224 +168,69 @@ impl Record {
     fn manifest(self) -> Result<Manifest, String> {
         let schema = self.schema.schema()?;
         schema.validate().map_err(|e| e.to_string())?;
-        let (files, shards) = (self.files.len(), schema.shards.len());
-        if files != shards {
-            return Err(format!("lists {files} files for {shards} shards"));
+        let (chains, shards) = (self.chains.len(), schema.shards.len());
+        if chains != shards {
+            return Err(format!(
+                "lists files of {chains} shards, the job has {shards}"
+            ));
+        }
+        if let Some(shard) = self.chains.iter().position(Vec::is_empty) {
+            return Err(format!("lists no file of shard {shard}"));
         }
         let mut names = BTreeSet::new();
-        for FileRecord { name, .. } in &self.files {
-            if !is_plain(name) {
+        for FileRecord { folder, name, .. } in self.chains.iter().flatten() {
+            if !is_plain(name) || !(folder.is_empty() || is_plain(folder)) {
                 return Err(format!(
-                    "file `{name}` must be a plain name in the same folder"
+                    "file `{name}` in `{folder}` must be a plain name in a folder beside the manifest's"
                 ));
             }
-            if !names.insert(name) {
-                return Err(format!("file `{name}` is listed twice"));
+            if !names.insert((folder, name)) {
+                return Err(format!("file `{name}` in `{folder}` is listed twice"));
             }
         }
-        let files = self.files.into_iter().map(|file| ManifestFile {
-            name: file.name,
-            bytes: file.bytes,
-            sha256: file.sha256,
-            rows: file.rows,
-        });
+        let ranges = self.complete.iter().map(|&(start, end)| start..end);
+        let chain = |chain: Vec<FileRecord>| chain.into_iter().map(FileRecord::file).collect();
         Ok(Manifest {
             job: self.job,
+            job_id: JobId(self.job_id),
+            number: CheckpointId(self.number),
+            taken_ms: self.taken_ms,
+            pinned: self.pinned,
+            target: self.target,
+            complete: IntervalSet::from_ranges(ranges.collect())
+                .map_err(|_| "complete sources must be non-empty ranges, ascending and apart")?,
+            chains: self.chains.into_iter().map(chain).collect(),
             lineage: Lineage(self.lineage),
             windlass: self.windlass,
             config: self.config,
             schema,
             recipe: self.recipe.recipe(),
             history: self.history.history(),
-            files: files.collect(),
         })
     }
 }
 
-/// Whether a name stays in its folder and is not hidden there.
-pub(super) fn is_plain(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
-}
-
-impl RecipeRecord {
-    fn of(recipe: Recipe) -> Self {
-        let input = |file: InputFile| InputRecord {
-            name: file.name,
-            bytes: file.bytes,
-            digest: file.digest,
-            divisible: file.divisible,
-        };
+impl FileRecord {
+    fn of(file: &ManifestFile) -> Self {
         Self {
-            files: recipe.files.into_iter().map(input).collect(),
-            split_bytes: recipe.split_bytes,
-            batch_size: recipe.batch_size,
-            shuffle: recipe.shuffle,
-            seed: recipe.seed,
-            reading: recipe.reading,
-        }
-    }
-
-    fn recipe(self) -> Recipe {
-        let input = |file: InputRecord| InputFile {
-            name: file.name,
+            folder: file.folder.clone(),
+            name: file.name.clone(),
             bytes: file.bytes,
-            digest: file.digest,
-            divisible: file.divisible,
-        };
-        Recipe {
-            files: self.files.into_iter().map(input).collect(),
-            split_bytes: self.split_bytes,
-            batch_size: self.batch_size,
-            shuffle: self.shuffle,
-            seed: self.seed,
-            reading: self.reading,
-        }
-    }
-}
-
-impl HistoryRecord {
-    fn of(history: History) -> Self {
-        let epoch = |metrics: EpochMetrics| EpochRecord {
-            epoch: metrics.epoch.0,
-            train: metrics.train,
-            validation: metrics.validation,
-        };
-        Self {
-            epochs: history.epochs,
-            progress: history.progress.into_iter().map(epoch).collect(),
-            test: history.test,
-            finished: history.finished,
-            stopped_early: history.stopped_early,
+            sha256: file.sha256,
+            rows: file.rows,
         }
     }
 
-    fn history(self) -> History {
-        let epoch = |metrics: EpochRecord| EpochMetrics {
-            epoch: Epoch(metrics.epoch),
-            train: metrics.train,
-            validation: metrics.validation,
-        };
-        History {
-            epochs: self.epochs,
-            progress: self.progress.into_iter().map(epoch).collect(),
-            test: self.test,
-            finished: self.finished,
-            stopped_early: self.stopped_early,
+    fn file(self) -> ManifestFile {
+        ManifestFile {
+            folder: self.folder,
+            name: self.name,
+            bytes: self.bytes,
+            sha256: self.sha256,
+            rows: self.rows,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::format::samples::manifest;
-
-    fn file(name: &str) -> ManifestFile {
-        ManifestFile {
-            name: name.into(),
-            bytes: 12,
-            sha256: [7; 32],
-            rows: 3,
-        }
-    }
-
-    fn whole() -> Manifest {
-        manifest(vec![file("a"), file("b")])
-    }
-
-    fn rule(manifest: &Manifest) -> String {
-        match manifest.encode(Path::new("m")) {
-            Err(FormatError::Manifest { rule, .. }) => rule,
-            other => panic!("not refused: {other:?}"),
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_is_read_back(
-            job in ".*",
-            config in ".*",
-            (epochs, lineage, seed) in any::<(u32, u64, u64)>(),
-            (finished, stopped_early) in any::<(bool, bool)>(),
-            test in prop::collection::btree_map(".*", -1e9..1e9, 0..4),
-            files in prop::array::uniform2((any::<u64>(), any::<[u8; 32]>(), any::<u64>())),
-        ) {
-            let mut manifest = whole();
-            manifest.job = job;
-            manifest.config = config;
-            manifest.lineage = Lineage(lineage);
-            manifest.schema.seed = seed;
-            manifest.history.epochs = epochs;
-            manifest.history.test = test;
-            manifest.history.finished = finished;
-            manifest.history.stopped_early = stopped_early;
-            for (file, (bytes, sha256, rows)) in manifest.files.iter_mut().zip(files) {
-                (file.bytes, file.sha256, file.rows) = (bytes, sha256, rows);
-            }
-            let bytes = manifest.encode(Path::new("m")).unwrap();
-            prop_assert_eq!(Manifest::decode(&bytes, Path::new("m")).unwrap(), manifest);
-        }
-
-        #[test]
-        fn any_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Manifest::decode(&bytes, Path::new("m")).is_err());
-        }
-
-        /// Any payload with a good checksum.
-        #[test]
-        fn any_payload_is_read_without_a_panic(words in prop::collection::vec(0u64..4, 0..60)) {
-            struct Raw(Vec<u64>);
-            impl Encode for Raw {
-                fn encode<E: bincode::enc::Encoder>(
-                    &self,
-                    encoder: &mut E,
-                ) -> Result<(), bincode::error::EncodeError> {
-                    self.0.iter().try_for_each(|word| word.encode(encoder))
-                }
-            }
-            let bytes = FORMAT.encode(&Raw(words)).unwrap();
-            prop_assert!(Manifest::decode(&bytes, Path::new("m")).is_err());
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_and_every_cut_is_found() {
-        let whole = whole().encode(Path::new("m")).unwrap();
-        let damaged = |bytes: &[u8]| {
-            matches!(
-                Manifest::decode(bytes, Path::new("m")),
-                Err(FormatError::Damaged { path, .. }) if path == Path::new("m")
-            )
-        };
-        for at in 0..whole.len() {
-            for bit in 0..8 {
-                let mut bytes = whole.clone();
-                bytes[at] ^= 1 << bit;
-                assert!(damaged(&bytes), "bit {bit} of byte {at}");
-            }
-            assert!(damaged(&whole[..at]), "cut at {at}");
-        }
-        assert!(damaged(&[whole.as_slice(), &[0]].concat()));
-    }
-
-    #[test]
-    fn what_could_not_be_opened_is_not_written() {
-        let mut one = whole();
-        one.files.pop();
-        assert_eq!(rule(&one), "lists 1 files for 2 shards");
-        let mut outside = whole();
-        outside.files[1].name = "../b".into();
-        assert_eq!(
-            rule(&outside),
-            "file `../b` must be a plain name in the same folder"
-        );
-        let mut twice = whole();
-        twice.files[1].name = "a".into();
-        assert_eq!(rule(&twice), "file `a` is listed twice");
-        let mut shapeless = whole();
-        shapeless.schema.tables[0].dim = 0;
-        assert!(rule(&shapeless).contains("linear"));
-    }
-}
+mod tests;

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use crate::coordination::{EpochMetrics, History, Recipe};
-use crate::id::{Clock, Epoch, Lineage, PushId, Seq, ShardId, SourceId};
+use crate::id::{
+    Boot, CheckpointId, Clock, Epoch, JobId, Lineage, Lsn, PushId, Seq, ShardId, SourceId,
+};
 use crate::init::Init;
 use crate::key::Key;
 use crate::optimizer::{Adagrad, OptimizerSpec};
@@ -14,29 +16,79 @@ use crate::shard::ShardCount;
 use crate::split::InputFile;
 use crate::windows::{Verdict, Windows};
 
-use super::{Manifest, ManifestFile, ShardImage, TableImage};
+use super::{Base, Manifest, ManifestFile, Mark, ShardImage, TableImage};
 
 /// A small shard with every kind of content.
 pub(super) fn image() -> ShardImage {
     ShardImage {
         shard: ShardId(7),
         lineage: Lineage(3),
+        mark: mark(40),
+        base: None,
         clock: Clock(11),
-        windows: windows(&[(4, 2, true), (2, 0, true), (4, 0, false), (9, 5, false)]),
+        windows: windows_of_image(),
         tables: vec![
             TableImage {
                 dim: 2,
                 slots: 1,
                 keys: vec![Key(30), Key(10), Key(20)],
                 rows: (0..9u8).map(f32::from).collect(),
+                deleted: Vec::new(),
             },
             TableImage {
                 dim: 1,
                 slots: 0,
                 keys: vec![Key::BIAS],
                 rows: vec![0.5],
+                deleted: Vec::new(),
             },
         ],
+    }
+}
+
+fn windows_of_image() -> Windows {
+    windows(&[(4, 2, true), (2, 0, true), (4, 0, false), (9, 5, false)])
+}
+
+/// A moment of the life of the server that took [`image`].
+pub(super) fn mark(lsn: u64) -> Mark {
+    Mark {
+        boot: Boot(77),
+        lsn: Lsn(lsn),
+    }
+}
+
+/// A delta on [`image`] as a file of checkpoint 1.
+pub(super) fn delta() -> ShardImage {
+    let keys = |keys: &[u64]| keys.iter().copied().map(Key).collect();
+    ShardImage {
+        mark: mark(50),
+        base: Some(base(1, &image())),
+        clock: Clock(13),
+        windows: windows(&[(4, 2, true), (2, 0, true), (4, 0, false), (4, 1, false)]),
+        tables: vec![
+            TableImage {
+                dim: 2,
+                slots: 1,
+                keys: keys(&[25, 20]),
+                rows: vec![7.0; 6],
+                deleted: keys(&[10, 5]),
+            },
+            TableImage {
+                dim: 1,
+                ..TableImage::default()
+            },
+        ],
+        ..image()
+    }
+}
+
+/// Names a copy as a file of a checkpoint.
+pub(super) fn base(checkpoint: u64, image: &ShardImage) -> Base {
+    Base {
+        checkpoint: CheckpointId(checkpoint),
+        mark: image.mark,
+        clock: image.clock,
     }
 }
 
@@ -59,13 +111,27 @@ pub(super) fn windows(pushes: &[(u64, u64, bool)]) -> Windows {
 pub(super) fn images() -> impl Strategy<Value = ShardImage> {
     let pushes = prop::collection::vec((0u64..12, 0u64..70, prop::bool::weighted(0.2)), 0..60);
     let tables = prop::collection::vec(tables(), 0..4);
-    (any::<(u16, u64, u64)>(), pushes, tables).prop_map(
-        |((shard, lineage, clock), pushes, tables)| ShardImage {
-            shard: ShardId(shard),
-            lineage: Lineage(lineage),
-            clock: Clock(clock),
-            windows: windows(&pushes),
-            tables,
+    let base = prop::option::of((1..9u64, any::<u64>(), any::<u64>()));
+    (any::<(u16, u64, u64, u64)>(), base, pushes, tables).prop_map(
+        |((shard, lineage, lsn, clock), base, pushes, mut tables)| {
+            let base = base.map(|(checkpoint, lsn, clock)| Base {
+                checkpoint: CheckpointId(checkpoint),
+                mark: mark(lsn),
+                clock: Clock(clock),
+            });
+            for table in tables.iter_mut().filter(|_| base.is_some()) {
+                let twins = table.keys.iter().map(|key| Key(key.0 ^ 1));
+                table.deleted = twins.filter(|key| !table.keys.contains(key)).collect();
+            }
+            ShardImage {
+                shard: ShardId(shard),
+                lineage: Lineage(lineage),
+                mark: mark(lsn),
+                base,
+                clock: Clock(clock),
+                windows: windows(&pushes),
+                tables,
+            }
         },
     )
 }
@@ -81,6 +147,7 @@ fn tables() -> impl Strategy<Value = TableImage> {
                 slots,
                 keys: keys.clone(),
                 rows,
+                deleted: Vec::new(),
             }
         })
     })
@@ -99,6 +166,7 @@ pub(super) fn sorted(image: &ShardImage) -> ShardImage {
             .collect();
         table.keys = by_key.keys().copied().collect();
         table.rows = by_key.into_values().flatten().copied().collect();
+        table.deleted.sort_unstable();
     }
     image
 }
@@ -108,7 +176,11 @@ pub(super) fn manifest(files: Vec<ManifestFile>) -> Manifest {
     let metrics = |auc| BTreeMap::from([("auc".to_owned(), auc)]);
     Manifest {
         job: "flights".into(),
+        job_id: JobId(0),
+        number: CheckpointId(0),
         lineage: Lineage(3),
+        taken_ms: 0,
+        pinned: false,
         windlass: "0.1.0".into(),
         config: "[job]\nname = \"flights\"\n".into(),
         schema: JobSchema {
@@ -145,6 +217,8 @@ pub(super) fn manifest(files: Vec<ManifestFile>) -> Manifest {
             finished: false,
             stopped_early: false,
         },
-        files,
+        target: 2,
+        complete: windows_of_image().complete().clone(),
+        chains: files.into_iter().map(|file| vec![file]).collect(),
     }
 }

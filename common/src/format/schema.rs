@@ -8,6 +8,7 @@
 //! | | | | 4 rowwise_adagrad | learning_rate, initial_accumulator, epsilon, l2 |
 //! | | | | 5 adam | learning_rate, beta1, beta2, epsilon, l2 |
 //! | | | | 6 ftrl | alpha, beta, l1, l2 |
+//! | | | | 7 count | |
 
 use bincode::{Decode, Encode};
 
@@ -119,6 +120,7 @@ fn optimizer(spec: &OptimizerSpec) -> Choice {
             l1,
             l2,
         }) => Choice::new(6, &[alpha, beta, l1, l2]),
+        OptimizerSpec::Count => Choice::new(7, &[]),
     }
 }
 
@@ -173,6 +175,7 @@ impl Choice {
                 l1,
                 l2,
             }),
+            (7, &[]) => OptimizerSpec::Count,
             _ => return Err(self.unknown("optimizer")),
         };
         Ok(spec)
@@ -225,6 +228,7 @@ mod tests {
                 l1: 0.3,
                 l2: 0.4,
             }),
+            OptimizerSpec::Count,
         ] {
             assert_eq!(optimizer(&spec).optimizer(), Ok(spec));
         }
@@ -239,10 +243,10 @@ mod tests {
 
     #[test]
     fn kinds_of_a_later_time_are_named() {
-        let later = Choice::new(7, &[0.1]);
+        let later = Choice::new(8, &[0.1]);
         assert_eq!(
             later.optimizer(),
-            Err("optimizer of kind 7 with 1 settings is not known; use a newer windlass".into())
+            Err("optimizer of kind 8 with 1 settings is not known; use a newer windlass".into())
         );
         assert!(later.init().is_err());
         assert!(Choice::new(1, &[0.1]).optimizer().is_err());

@@ -1,6 +1,5 @@
 //! Writing a checkpoint: hidden until it is whole.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,10 +7,9 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Error;
 use crate::id::ShardId;
-use crate::runtime::{Change, Disk};
+use crate::runtime::{Change, Disk, at, create_folders, is_plain, write_synced};
 
-use super::folder::{Names, at, clear, create_root};
-use super::manifest::is_plain;
+use super::folder::{Names, clear};
 use super::{Checkpoint, FormatError, Manifest, ManifestFile, ShardSummary, inspect_shard};
 
 /// The manifest's name in a checkpoint's folder.
@@ -36,7 +34,7 @@ impl CheckpointWriter {
         if !is_plain(name) {
             return Err(FormatError::Name { name: name.into() }.into());
         }
-        create_root(&*disk, root)?;
+        create_folders(&*disk, root)?;
         clear(&*disk, root)?;
         let names = Names::new(root, name);
         let partial = &names.partial;
@@ -58,7 +56,7 @@ impl CheckpointWriter {
     /// here, so that a simulated disk sees the caller's own.
     ///
     /// # Errors
-    /// [`FormatError`] for bytes that are damaged or another shard's, [`Error::Io`] from the disk.
+    /// [`FormatError`] for bytes that are damaged, another shard's or a delta's, [`Error::Io`] from the disk.
     pub fn put_shard(
         &self,
         shard: ShardId,
@@ -75,8 +73,13 @@ impl CheckpointWriter {
             }
             .into());
         }
-        write_synced(&*self.disk, &path, bytes)?;
+        if let Some(base) = summary.base {
+            let rule = format!("is a delta on checkpoint {}, not a shard", base.checkpoint);
+            return Err(FormatError::Misfit { path, rule }.into());
+        }
+        write_synced(&*self.disk, &path, bytes).map_err(at(&path))?;
         let file = ManifestFile {
+            folder: String::new(),
             name,
             bytes: bytes.len() as u64,
             sha256: Sha256::digest(bytes).into(),
@@ -96,7 +99,7 @@ impl CheckpointWriter {
         let change = |change, path: &Path| disk.change(change).map_err(at(path));
         let path = names.partial.join(MANIFEST);
         let bytes = manifest.encode(&path)?;
-        write_synced(&*disk, &path, &bytes)?;
+        write_synced(&*disk, &path, &bytes).map_err(at(&path))?;
         change(Change::SyncFolder(&names.partial), &names.partial)?;
 
         let target = &names.place;
@@ -111,16 +114,6 @@ impl CheckpointWriter {
         if replaces {
             change(Change::RemoveFolder(&names.replaced), &names.replaced)?;
         }
-        Ok(Checkpoint::new(disk, target.clone(), manifest.clone()))
+        Ok(Checkpoint::written(&disk, target, manifest.clone()))
     }
-}
-
-/// Writes a file and returns when it is on the disk.
-pub(super) fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let write = || {
-        let mut file = disk.create(path)?;
-        file.write_all(bytes)?;
-        file.sync()
-    };
-    write().map_err(at(path))
 }

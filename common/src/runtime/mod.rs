@@ -1,4 +1,5 @@
-//! The seam between Windlass and the machine: time, disk and blocking work come in from outside.
+//! The seam between Windlass and the machine: time, disk, stored objects and blocking work come in
+//! from outside.
 //!
 //! The real ones are tokio and `std::fs`; in simulation a whole cluster runs in one process with
 //! simulated time and disk, and blocking work runs inline. The network is the fourth part of the
@@ -6,10 +7,16 @@
 
 mod clock;
 mod disk;
+mod durable;
+mod objects;
 mod pool;
 
-pub use clock::Clock;
+pub use clock::{Clock, StdWallClock, WallClock};
 pub use disk::{Change, Disk, File, StdDisk};
+pub use durable::create_folders;
+pub(crate) use durable::{at, write_synced};
+pub(crate) use objects::is_plain;
+pub use objects::{FolderObjects, Objects, require_name};
 pub use pool::{Job, Pool, offload};
 
 use std::future::Future;

@@ -1,7 +1,10 @@
-//! Rules of `[model]`: its ranges, and what it asks of the input and of metrics.
+//! Rules of `[model]`: its ranges, and what it asks of the input, of metrics and of a job that only
+//! counts.
 
 use super::{require, require_within};
-use crate::config::{ConfigError, DataConfig, Format, LossKind, ModelConfig, ModelKind};
+use crate::config::{
+    ConfigError, DataConfig, Format, LossKind, ModelConfig, ModelKind, OptimizerConfig, TrainConfig,
+};
 use crate::schema::MAX_DIM;
 use crate::tally::{Metric, Task};
 
@@ -59,15 +62,41 @@ impl ModelConfig {
     }
 }
 
+/// Refuses what asks a job that counts to learn or to score: it would change nothing, unseen.
+pub(super) fn validate_count(job: &TrainConfig) -> Result<(), ConfigError> {
+    if job.model.kind != ModelKind::Count {
+        return Ok(());
+    }
+    let learnt = job.optimizer != OptimizerConfig::default();
+    require(
+        !learnt,
+        "optimizer",
+        || "is for models that learn, and model.kind is count: drop the section",
+    )?;
+    for (key, set) in [
+        ("data.validation", !job.data.validation.is_empty()),
+        ("data.test", !job.data.test.is_empty()),
+        ("train.early_stop", job.train.early_stop.is_some()),
+    ] {
+        require(
+            !set,
+            key,
+            || "is for models that predict, and model.kind is count: drop it",
+        )?;
+    }
+    Ok(())
+}
+
 /// Whether examples of a task have a metric: the same table as [`Tally::value`].
 ///
 /// [`Tally::value`]: crate::tally::Tally::value
 pub(super) fn has_metric(task: Task, metric: Metric) -> bool {
+    let on_labels = task != Task::Unscored;
     match metric {
         Metric::Auc | Metric::NormalizedEntropy => task == Task::Binary,
-        Metric::LogLoss | Metric::Accuracy => task != Task::Real,
+        Metric::LogLoss | Metric::Accuracy => on_labels && task != Task::Real,
         Metric::Rmse => task == Task::Real,
-        Metric::Calibration => task != Task::Classes,
+        Metric::Calibration => on_labels && task != Task::Classes,
     }
 }
 
@@ -135,8 +164,47 @@ mod tests {
     }
 
     #[test]
+    fn a_count_neither_learns_nor_predicts() {
+        let count = "kind = \"count\"";
+        check_model(
+            &format!("{count}\nloss = \"squared\""),
+            "train.toml:5:1: model.loss: only fm chooses its loss, and model.kind is count: drop it",
+        );
+        check_model(
+            &format!("{count}\n[optimizer]\nkind = \"adam\""),
+            "train.toml:5:2: optimizer: is for models that learn, and model.kind is count: drop \
+             the section",
+        );
+        check_model(
+            &format!("{count}\n[train]\nearly_stop = {{}}"),
+            "train.toml:6:1: train.early_stop: is for models that predict, and model.kind is \
+             count: drop it",
+        );
+        for key in ["validation", "test"] {
+            let data = format!("[data]\ntrain = [\"a\"]\n{key} = [\"b\"]\n[model]\n{count}\n");
+            check(
+                &data,
+                &format!(
+                    "train.toml:3:1: data.{key}: is for models that predict, and model.kind is \
+                     count: drop it"
+                ),
+            );
+        }
+        check_model(
+            &format!("{count}\n[train]\nnegative_sampling_rate = 0.5"),
+            "train.toml:6:1: train.negative_sampling_rate: only models with a binary label \
+             (logistic, fm) have negatives: drop it",
+        );
+        check_model(
+            "kind = \"logistic\"\n[optimizer]\nkind = \"count\"",
+            "train.toml:6:1: optimizer.kind: \"count\" is none of sgd, momentum, adagrad, \
+             rowwise_adagrad, adam, ftrl",
+        );
+    }
+
+    #[test]
     fn metrics_that_are_promised_are_those_that_are_measured() {
-        for task in [Task::Binary, Task::Classes, Task::Real] {
+        for task in [Task::Binary, Task::Classes, Task::Real, Task::Unscored] {
             let mut tally = Tally::new(task);
             match task {
                 Task::Binary => {
@@ -145,6 +213,7 @@ mod tests {
                 }
                 Task::Classes => tally.add_class(0.5, true, 1.0),
                 Task::Real => tally.add_real(1.0, 2.0, 1.0),
+                Task::Unscored => tally.add_unscored(1.0),
             }
             for metric in Metric::ALL {
                 let measured = tally.value(metric).is_some();

@@ -1,11 +1,12 @@
 //! Rules of a job as a whole, of `[job]`, `[cluster]` and `[train]`.
 
 use super::address::require_http;
-use super::model::has_metric;
+use super::model::{has_metric, validate_count};
 use super::{require, require_within};
 use crate::config::{ClusterConfig, ConfigError, JobConfig, TrainConfig, TrainSection};
 use crate::human::Span;
 use crate::tally::{Metric, Task};
+use crate::windows::WIDTH;
 
 impl TrainConfig {
     /// Checks ranges and relations.
@@ -21,6 +22,7 @@ impl TrainConfig {
         self.data.validate(task)?;
         self.model.validate(&self.data)?;
         self.optimizer.validate()?;
+        validate_count(self)?;
         self.train.validate(task, !self.data.validation.is_empty())
     }
 }
@@ -61,6 +63,8 @@ impl TrainSection {
         require(self.epochs >= 1, "train.epochs", || "must be 1 or more")?;
         require_within(self.batch_size, 1..=1_048_576, "train.batch_size")?;
         require_within(self.prefetch, 0..=63, "train.prefetch")?;
+        // A2: a shard refuses what is further ahead than its windows are wide.
+        require_within(self.open_pushes.into(), 1..=WIDTH, "train.open_pushes")?;
         require_within(self.read_ahead, 1..=64, "train.read_ahead")?;
         if let Some(early) = &self.early_stop {
             require(
@@ -166,6 +170,8 @@ mod tests {
             "train.batch_size: 1048577 is not in 1..=1048576",
         );
         check("prefetch = 64", "train.prefetch: 64 is not in 0..=63");
+        check("open_pushes = 0", "train.open_pushes: 0 is not in 1..=64");
+        check("open_pushes = 65", "train.open_pushes: 65 is not in 1..=64");
         check("read_ahead = 0", "train.read_ahead: 0 is not in 1..=64");
         check(
             "negative_sampling_rate = nan",

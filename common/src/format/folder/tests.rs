@@ -88,13 +88,13 @@ fn found(root: &Path) -> (Option<(String, u64)>, usize) {
 fn what_is_saved_is_opened() {
     let root = tempfile::tempdir().unwrap();
     let saved = save(disk(), &root.path().join("a/b"), "epoch-000001", 5).unwrap();
-    let opened = Checkpoint::open(disk(), &root.path().join("a/b/epoch-000001")).unwrap();
+    let opened = Checkpoint::open_folder(&disk(), &root.path().join("a/b/epoch-000001")).unwrap();
     assert_eq!(opened.manifest(), saved.manifest());
     assert_eq!(
         opened.shard(ShardId(0)).unwrap(),
         encode_shard(&shard(0, 5))
     );
-    assert_eq!(opened.manifest().files[0].rows, 4);
+    assert_eq!(opened.manifest().chains[0][0].rows, 4);
     opened.verify().unwrap();
     assert!(matches!(
         opened.shard(ShardId(2)),
@@ -267,7 +267,7 @@ fn a_seal_changes_the_history_and_nothing_else() {
     history.test.insert("auc".into(), 0.875);
     checkpoint.reseal(history.clone()).unwrap();
 
-    let opened = Checkpoint::open(disk(), checkpoint.folder()).unwrap();
+    let opened = Checkpoint::open_folder(&disk(), checkpoint.folder()).unwrap();
     assert_eq!(opened.manifest(), &Manifest { history, ..before });
     assert_eq!(opened.manifest(), checkpoint.manifest());
     opened.verify().unwrap();
