@@ -3,7 +3,11 @@
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let files = ["windlass/v1/control.proto", "windlass/v1/data.proto"];
+    let files = [
+        "windlass/v1/admin.proto",
+        "windlass/v1/control.proto",
+        "windlass/v1/data.proto",
+    ];
     for file in files {
         println!("cargo::rerun-if-changed=proto/{file}");
     }

@@ -40,8 +40,10 @@ pub struct ClientSettings {
 /// A worker's connection to one job.
 ///
 /// All requests may be made at once and from any task; a dropped request is abandoned, and making
-/// it again under the same name is safe. Every error that time can cure is retried with backoff,
-/// each time by the newest map, until `patience` ends.
+/// it again under the same name is safe. At each server they take their turn when they are first
+/// polled, so a pull sees the pushes that were begun before it; only what is retried comes later.
+/// Every error that time can cure is retried with backoff, each time by the newest map, until
+/// `patience` ends.
 pub struct Client {
     control: Arc<dyn Control>,
     directory: Directory,

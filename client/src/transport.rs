@@ -4,8 +4,9 @@ use windlass_common::coordination::{
     Assigned, Outcome, Progress, Register, Registered, Report, ShardMap, Task,
 };
 use windlass_common::exchange::{Pull, Pulled, Push, Pushed};
-use windlass_common::id::{JobId, LeaseId, Lineage, ShardId, WorkerId};
+use windlass_common::id::{CheckpointId, JobId, LeaseId, Lineage, ShardId, WorkerId};
 use windlass_common::runtime::BoxFuture;
+use windlass_common::status::ClusterStatus;
 use windlass_proto::WireError;
 
 /// An answer that may be a refusal.
@@ -15,7 +16,12 @@ pub type Answered<'a, T> = BoxFuture<'a, Result<T, WireError>>;
 ///
 /// A request names only shards that the caller's map gives to this server; a server that does not
 /// own one of them answers [`Moved`](windlass_proto::ErrorKind::Moved) to a pull, and
-/// `Answer::Moved` for that shard to a push. Requests of one caller are answered in order.
+/// `Answer::Moved` for that shard to a push.
+///
+/// Requests of one caller take their turn when their futures are first polled, and each sees what
+/// those before it did, though a later one may be answered first. So a caller may begin a request
+/// while earlier ones are open, as long as it goes on polling them: one that waits for its turn holds
+/// up those behind it.
 pub trait Shards: Send + Sync {
     /// Reads rows. Creates none.
     fn pull(&self, pull: Pull) -> Answered<'_, Pulled>;
@@ -69,4 +75,16 @@ pub struct Next {
 pub trait Membership: Send + Sync {
     /// Tells what this server holds; learns what it is to hold.
     fn report(&self, report: Report) -> Answered<'_, Assigned>;
+}
+
+/// The coordinator, as people see it.
+pub trait Admin: Send + Sync {
+    /// Tells how the cluster is.
+    fn status(&self) -> Answered<'_, ClusterStatus>;
+
+    /// Begins a checkpoint of a job now; its number.
+    fn save(&self, job: String) -> Answered<'_, CheckpointId>;
+
+    /// Puts a job back to a checkpoint, in a new life of its state (rule N4).
+    fn restore(&self, job: String, checkpoint: CheckpointId) -> Answered<'_, Lineage>;
 }

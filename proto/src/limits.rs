@@ -15,6 +15,8 @@ pub const SHARDS: usize = ShardCount::MAX as usize;
 pub const NAME: usize = 1024;
 /// Bytes of a message for the user; a longer one is cut when it is sent.
 pub const TEXT: usize = 4096;
+/// Bytes of a job's config.
+pub const CONFIG: usize = 1 << 20;
 /// Input files in one list.
 pub const FILES: usize = 65_536;
 /// Epochs in a history.
@@ -95,6 +97,19 @@ pub(crate) fn at_most(field: &str, count: usize, limit: usize) -> Result<(), Wir
 pub(crate) fn name(field: &str, text: String) -> Result<String, WireError> {
     at_most(field, text.len(), NAME)?;
     Ok(text)
+}
+
+/// Checks the length of a job's config.
+pub(crate) fn config(field: &str, text: String) -> Result<String, WireError> {
+    at_most(field, text.len(), CONFIG)?;
+    Ok(text)
+}
+
+/// Takes a SHA-256.
+pub(crate) fn digest(field: &str, bytes: &[u8]) -> Result<[u8; 32], WireError> {
+    bytes
+        .try_into()
+        .map_err(|_| invalid(field, format_args!("{} bytes, must be 32", bytes.len())))
 }
 
 /// Cuts a message for the user at a character's border.

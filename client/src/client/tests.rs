@@ -64,6 +64,7 @@ fn question(shards: usize) -> Register {
         },
         fresh: false,
         checkpoint: None,
+        config: String::new(),
     }
 }
 

@@ -13,10 +13,10 @@ use tower::service_fn;
 use windlass_common::runtime::Clock;
 use windlass_proto::{ErrorKind, Limits, WireError};
 
-use super::{GrpcControl, GrpcMembership, GrpcShards};
+use super::{GrpcAdmin, GrpcControl, GrpcMembership, GrpcShards};
 use crate::connect::Connect;
 use crate::runtime::Network;
-use crate::transport::{Control, Membership, Shards};
+use crate::transport::{Admin, Control, Membership, Shards};
 
 /// How connections behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,9 @@ pub struct Options {
     pub keepalive_interval: Duration,
     /// How long the sign of life may take before the connection is given up. 5 s.
     pub keepalive_timeout: Duration,
-    /// Requests of one stream that are sent and not answered, at least 1; further ones wait. 16.
+    /// Requests of one stream that are sent and not answered, at least 1; further ones wait. 256:
+    /// 16 open pushes of 8 messages each, and what is pulled beside them. The server takes less at
+    /// once if it wants to, and what is not answered costs no memory here.
     pub in_flight: usize,
     /// How long messages may be.
     pub limits: Limits,
@@ -44,7 +46,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             keepalive_interval: Duration::from_secs(5),
             keepalive_timeout: Duration::from_secs(5),
-            in_flight: 16,
+            in_flight: 256,
             limits: Limits::default(),
         }
     }
@@ -95,6 +97,12 @@ impl Connector {
     #[must_use]
     pub fn membership(&self, address: &str) -> Arc<dyn Membership> {
         Arc::new(GrpcMembership::new(self.peer(address)))
+    }
+
+    /// Gives the coordinator at `http://HOST:PORT`, as people see it.
+    #[must_use]
+    pub fn admin(&self, address: &str) -> Arc<dyn Admin> {
+        Arc::new(GrpcAdmin::new(self.peer(address)))
     }
 
     fn peer(&self, address: &str) -> Peer {

@@ -11,5 +11,5 @@ mod shards;
 mod stream;
 
 pub use channel::{Connector, Options};
-pub use control::{GrpcControl, GrpcMembership};
+pub use control::{GrpcAdmin, GrpcControl, GrpcMembership};
 pub use shards::GrpcShards;

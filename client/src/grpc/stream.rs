@@ -28,6 +28,9 @@ struct Waiting {
 /// The stream to one server, opened when it is first needed.
 pub(super) struct Stream {
     in_flight: usize,
+    /// Whose turn it is to hand requests to the task. Fair: without it a caller that was woken
+    /// later could overtake one that began to wait earlier.
+    turn: tokio::sync::Mutex<()>,
     // std Mutex: held to look at the link, never across an await.
     link: Mutex<Option<Link>>,
 }
@@ -49,12 +52,13 @@ impl Stream {
     pub(super) fn new(in_flight: usize) -> Self {
         Self {
             in_flight: in_flight.max(1),
+            turn: tokio::sync::Mutex::default(),
             link: Mutex::new(None),
         }
     }
 
     /// Sends requests one after the other, no other caller's between them, and returns their answers
-    /// in the same order.
+    /// in the same order. Callers take turns in the order of their first polls.
     ///
     /// # Errors
     /// The first refusal, or [`ErrorKind::Unavailable`] if the stream breaks.
@@ -70,8 +74,10 @@ impl Stream {
                 (Waiting { ask, answer }, answered)
             })
             .unzip();
+        let turn = self.turn.lock().await;
         let asks = self.open(client);
         asks.send(waiting).await.map_err(|_| broken())?;
+        drop(turn);
         let mut all = Vec::with_capacity(answers.len());
         for answer in answers {
             all.push(answer.await.map_err(|_| broken())??);

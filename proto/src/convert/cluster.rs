@@ -6,7 +6,8 @@ use windlass_common::coordination::{
     Assigned, Assignment, JobReport, Report, ShardMap, ShardReport,
 };
 use windlass_common::id::{
-    Boot, Clock, Incarnation, JobId, Lineage, MapEpoch, Seq, ServerId, ShardId, SourceId,
+    Boot, CheckpointId, Clock, Incarnation, JobId, Lineage, MapEpoch, Seq, ServerId, ShardId,
+    SourceId,
 };
 use windlass_common::interval_set::IntervalSet;
 
@@ -87,6 +88,7 @@ impl From<Report> for v1::ReportRequest {
             boot: report.boot.0,
             number: report.number,
             seen: report.seen.0,
+            health: Some(report.health.into()),
             jobs: report.jobs.into_iter().map(Into::into).collect(),
         }
     }
@@ -104,6 +106,7 @@ impl TryFrom<v1::ReportRequest> for Report {
             boot: Boot(message.boot),
             number: message.number,
             seen: MapEpoch(message.seen),
+            health: message.health.unwrap_or_default().try_into()?,
             jobs: message
                 .jobs
                 .into_iter()
@@ -118,6 +121,7 @@ impl From<JobReport> for v1::JobReport {
         Self {
             job: report.job.0,
             shards: report.shards.into_iter().map(Into::into).collect(),
+            saved: report.saved.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -127,10 +131,16 @@ impl TryFrom<v1::JobReport> for JobReport {
 
     fn try_from(message: v1::JobReport) -> Result<Self, WireError> {
         at_most("jobs.shards", message.shards.len(), limits::SHARDS)?;
+        at_most("jobs.saved", message.saved.len(), limits::SHARDS)?;
         Ok(Self {
             job: JobId(message.job),
             shards: message
                 .shards
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
+            saved: message
+                .saved
                 .into_iter()
                 .map(TryInto::try_into)
                 .collect::<Result<_, _>>()?,
@@ -161,10 +171,6 @@ impl TryFrom<v1::ShardReport> for ShardReport {
     type Error = WireError;
 
     fn try_from(message: v1::ShardReport) -> Result<Self, WireError> {
-        let complete = pairs("jobs.shards.complete", &message.complete)?
-            .iter()
-            .map(|&[start, end]| Ok(start..limits::below_2_63("jobs.shards.complete", end)?))
-            .collect::<Result<Vec<Range<u64>>, WireError>>()?;
         let open = pairs("jobs.shards.open", &message.open)?
             .iter()
             .map(|&[source, seq]| {
@@ -176,13 +182,21 @@ impl TryFrom<v1::ShardReport> for ShardReport {
             shard: limits::shard("jobs.shards.shard", message.shard)?,
             incarnation: required("jobs.shards.incarnation", message.incarnation)?.into(),
             lineage: Lineage(message.lineage),
-            complete: IntervalSet::from_ranges(complete)
-                .map_err(|e| invalid("jobs.shards.complete", e))?,
+            complete: sources("jobs.shards.complete", &message.complete)?,
             open,
             rows: message.rows,
             clock: Clock(message.clock),
         })
     }
+}
+
+/// Takes ranges of sources.
+pub(super) fn sources(field: &str, numbers: &[u64]) -> Result<IntervalSet, WireError> {
+    let ranges = pairs(field, numbers)?
+        .iter()
+        .map(|&[start, end]| Ok(start..limits::below_2_63(field, end)?))
+        .collect::<Result<Vec<Range<u64>>, WireError>>()?;
+    IntervalSet::from_ranges(ranges).map_err(|e| invalid(field, e))
 }
 
 fn pairs<'a>(field: &str, numbers: &'a [u64]) -> Result<&'a [[u64; 2]], WireError> {
@@ -236,6 +250,9 @@ impl From<Assignment> for v1::Assignment {
                     incarnation: Some(incarnation.into()),
                 })
                 .collect(),
+            origin: assignment.origin.map(|c| c.0),
+            save: assignment.save.map(Into::into),
+            settled: assignment.settled.map(|c| c.0),
         }
     }
 }
@@ -259,6 +276,9 @@ impl TryFrom<v1::Assignment> for Assignment {
                     Ok((shard, incarnation.into()))
                 })
                 .collect::<Result<_, WireError>>()?,
+            origin: message.origin.map(CheckpointId),
+            save: message.save.map(Into::into),
+            settled: message.settled.map(CheckpointId),
         })
     }
 }

@@ -25,6 +25,7 @@ impl From<Register> for v1::RegisterRequest {
             plan: Some(register.plan.into()),
             fresh: register.fresh,
             checkpoint: register.checkpoint.map(Into::into),
+            config: register.config,
         }
     }
 }
@@ -43,6 +44,7 @@ impl TryFrom<v1::RegisterRequest> for Register {
             plan: required("plan", message.plan)?.try_into()?,
             fresh: message.fresh,
             checkpoint: message.checkpoint.map(TryInto::try_into).transpose()?,
+            config: limits::config("config", message.config)?,
         })
     }
 }
@@ -194,6 +196,7 @@ impl From<OptimizerSpec> for v1::Optimizer {
                 OptimizerSpec::RowwiseAdagrad(s) => Kind::RowwiseAdagrad(s.into()),
                 OptimizerSpec::Adam(s) => Kind::Adam(s.into()),
                 OptimizerSpec::Ftrl(s) => Kind::Ftrl(s.into()),
+                OptimizerSpec::Count => Kind::Count(v1::Count {}),
             }),
         }
     }
@@ -213,6 +216,7 @@ impl TryFrom<v1::Optimizer> for OptimizerSpec {
                 Kind::RowwiseAdagrad(s) => Self::RowwiseAdagrad(s.into()),
                 Kind::Adam(s) => Self::Adam(s.into()),
                 Kind::Ftrl(s) => Self::Ftrl(s.into()),
+                Kind::Count(v1::Count {}) => Self::Count,
             },
         )
     }
@@ -236,16 +240,10 @@ impl TryFrom<v1::InputFile> for InputFile {
         Ok(Self {
             name: limits::name("files.name", message.name)?,
             bytes: message.bytes,
-            digest: digest("files.digest", &message.digest)?,
+            digest: limits::digest("files.digest", &message.digest)?,
             divisible: message.divisible,
         })
     }
-}
-
-fn digest(field: &str, bytes: &[u8]) -> Result<[u8; 32], WireError> {
-    bytes
-        .try_into()
-        .map_err(|_| invalid(field, format_args!("{} bytes, must be 32", bytes.len())))
 }
 
 fn files(field: &str, files: Vec<v1::InputFile>) -> Result<Vec<InputFile>, WireError> {
@@ -276,7 +274,7 @@ impl TryFrom<v1::Recipe> for Recipe {
             batch_size: message.batch_size,
             shuffle: message.shuffle,
             seed: message.seed,
-            reading: digest("recipe.reading", &message.reading)?,
+            reading: limits::digest("recipe.reading", &message.reading)?,
         })
     }
 }

@@ -3,13 +3,15 @@
 //! What comes from outside is a `TryFrom` whose error has kind
 //! [`Invalid`](crate::ErrorKind::Invalid) and names the field. Reading order: `payload` (bytes of
 //! keys and floats), `data` (pulls and pushes), then the control plane: `job`, `history`, `task`,
-//! `cluster`.
+//! `cluster`, `saving`; and `status` for people.
 
 mod cluster;
 mod data;
 mod history;
 mod job;
 mod payload;
+mod saving;
+mod status;
 mod task;
 
 #[cfg(test)]

@@ -237,6 +237,7 @@ impl From<Tally> for v1::Tally {
                 tally::Task::Binary => v1::ExampleKind::Binary.into(),
                 tally::Task::Classes => v1::ExampleKind::Classes.into(),
                 tally::Task::Real => v1::ExampleKind::Real.into(),
+                tally::Task::Unscored => v1::ExampleKind::Unscored.into(),
             },
             examples: tally.examples,
             weight: tally.weight,
@@ -278,6 +279,7 @@ impl TryFrom<v1::Tally> for Tally {
                 Ok(v1::ExampleKind::Binary) => tally::Task::Binary,
                 Ok(v1::ExampleKind::Classes) => tally::Task::Classes,
                 Ok(v1::ExampleKind::Real) => tally::Task::Real,
+                Ok(v1::ExampleKind::Unscored) => tally::Task::Unscored,
                 Ok(v1::ExampleKind::Unspecified) | Err(_) => {
                     return Err(invalid(
                         "tally.kind",

@@ -10,19 +10,22 @@ use proptest::option;
 use proptest::prelude::*;
 use prost::Message;
 use windlass_common::coordination::{
-    Assigned, Assignment, EpochMetrics, HeldOut, History, JobReport, Outcome, Plan, Progress,
-    Purpose, Recipe, Register, Registered, Report, ScoreLease, ShardMap, ShardReport, StorageLease,
-    Task, TrainLease,
+    Assigned, Assignment, EpochMetrics, Health, HeldOut, History, JobReport, Outcome, Plan,
+    Progress, Purpose, Recipe, Register, Registered, Report, ScoreLease, ShardMap, ShardReport,
+    StorageLease, Task, TrainLease,
 };
 use windlass_common::exchange::{Answer, Pull, Pulled, Push, Pushed, TableGradients};
+use windlass_common::format::ManifestFile;
 use windlass_common::id::*;
 use windlass_common::init::Init;
 use windlass_common::interval_set::IntervalSet;
 use windlass_common::key::Key;
 use windlass_common::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
+use windlass_common::saving::{SaveOrder, Saved};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::{ShardCount, ShardedKeys};
 use windlass_common::split::{InputFile, Split};
+use windlass_common::status::{ClusterStatus, JobStatus, ServerStatus};
 use windlass_common::tally::{self, Metric, Tally};
 
 use crate::error::{ErrorKind, WireError};
@@ -164,6 +167,7 @@ fn optimizer() -> impl Strategy<Value = OptimizerSpec> {
                 ..Ftrl::default()
             })
         }),
+        Just(OptimizerSpec::Count),
     ]
 }
 
@@ -185,7 +189,11 @@ prop_compose! {
             seed,
             tables: tables
                 .into_iter()
-                .map(|(name, (dim, init, optimizer))| TableSchema { name, dim, init, optimizer })
+                .map(|(name, (dim, init, optimizer))| match optimizer {
+                    OptimizerSpec::Count => (name, 3, Init::Zeros, optimizer),
+                    _ => (name, dim, init, optimizer),
+                })
+                .map(|(name, dim, init, optimizer)| TableSchema { name, dim, init, optimizer })
                 .collect(),
         }
     }
@@ -204,14 +212,14 @@ prop_compose! {
         held_out in (vec(file(), 0..2), vec(file(), 0..2)),
         metric in prop::sample::select(&Metric::ALL[..]),
         patience: Option<u32>, fresh: bool, checkpoint in option::of(history()),
-        purpose in prop::sample::select(&[Purpose::Train, Purpose::Evaluate][..]),
+        purpose in prop::sample::select(&[Purpose::Train, Purpose::Evaluate][..]), config in ".{0,20}",
     ) -> Register {
         let (split_bytes, batch_size, shuffle, seed, reading, epochs, servers, workers) = numbers;
         let (validation, test) = held_out;
         Register {
             job, worker: WorkerId(worker), schema, fresh, checkpoint,
             recipe: Recipe { files, split_bytes, batch_size, shuffle, seed, reading },
-            plan: Plan { epochs, validation, test, metric, patience, servers, workers, purpose },
+            plan: Plan { epochs, validation, test, metric, patience, servers, workers, purpose }, config,
         }
     }
 }
@@ -312,7 +320,7 @@ fn task() -> impl Strategy<Value = Task> {
 prop_compose! {
     fn tally()(
         task in prop::sample::select(&[
-            tally::Task::Binary, tally::Task::Classes, tally::Task::Real,
+            tally::Task::Binary, tally::Task::Classes, tally::Task::Real, tally::Task::Unscored,
         ][..]),
         examples: u64, sums in prop::array::uniform6(-1e9..1e9),
         scores in btree_map(any::<u16>(), prop::array::uniform2(0.0..1e9), 0..9),
@@ -358,13 +366,71 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn health()(n: [u64; 3], log_bytes: Option<u64>, trouble in option::of(".{0,20}")) -> Health {
+        Health { applied: n[0], duplicates: n[1], not_finite: n[2], log_bytes, trouble }
+    }
+}
+
+prop_compose! {
+    fn saved_file()(
+        folder in ".{0,20}", name in ".{0,20}", bytes: u64, sha256: [u8; 32], rows: u64,
+    ) -> ManifestFile {
+        ManifestFile { folder, name, bytes, sha256, rows }
+    }
+}
+
+prop_compose! {
+    fn saved()(
+        of in shard_report(), checkpoint: u64, open: u32, chain in vec(saved_file(), 1..4),
+    ) -> Saved {
+        Saved {
+            checkpoint: CheckpointId(checkpoint), shard: of.shard, lineage: of.lineage,
+            clock: of.clock, complete: of.complete, open, chain,
+        }
+    }
+}
+
+prop_compose! {
     fn report()(
-        address in ".{0,20}", n: [u64; 3],
-        jobs in vec((any::<u64>(), vec(shard_report(), 0..3)), 0..3),
+        address in ".{0,20}", n: [u64; 3], health in health(),
+        jobs in vec((any::<u64>(), vec(shard_report(), 0..3), vec(saved(), 0..3)), 0..3),
     ) -> Report {
+        let job = |(job, shards, saved)| JobReport { job: JobId(job), shards, saved };
         Report {
-            address, boot: Boot(n[0]), number: n[1], seen: MapEpoch(n[2]),
-            jobs: jobs.into_iter().map(|(j, shards)| JobReport { job: JobId(j), shards }).collect(),
+            address, boot: Boot(n[0]), number: n[1], seen: MapEpoch(n[2]), health,
+            jobs: jobs.into_iter().map(job).collect(),
+        }
+    }
+}
+
+prop_compose! {
+    fn job_status()(
+        n: [u64; 4], counts: [u32; 3], name in ".{0,20}", phase in ".{0,20}",
+        owners in btree_map(any::<u32>(), any::<u32>(), 0..3), progress in progress(),
+        saved: Option<(u64, u32)>, saving: Option<(u64, u32)>,
+    ) -> JobStatus {
+        JobStatus {
+            job: JobId(n[0]), name, phase, lineage: Lineage(n[1]), progress, closed: n[2],
+            owners: owners.into_iter().map(|(s, shards)| (ServerId(s), shards)).collect(),
+            unreported: counts[0], leased: counts[1],
+            saved: saved.map(|(c, ms)| (CheckpointId(c), Duration::from_millis(ms.into()))),
+            saving: saving.map(|(c, shards)| (CheckpointId(c), shards)),
+        }
+    }
+}
+
+prop_compose! {
+    fn cluster_status()(
+        epoch: u64,
+        servers in vec((any::<u32>(), ".{0,20}", option::of(any::<u32>()), health()), 0..3),
+        jobs in vec(job_status(), 0..3),
+    ) -> ClusterStatus {
+        let server = |(server, address, silent, health): (_, _, Option<u32>, _)| ServerStatus {
+            server: ServerId(server), address, health,
+            silent: silent.map(|ms| Duration::from_millis(ms.into())),
+        };
+        ClusterStatus {
+            epoch: MapEpoch(epoch), servers: servers.into_iter().map(server).collect(), jobs,
         }
     }
 }
@@ -373,9 +439,15 @@ prop_compose! {
     fn assigned()(
         server: u32, epoch: u64,
         jobs in vec((any::<(u64, u64)>(), ".{0,20}", schema(), by_shard(incarnation())), 0..3),
+        (checkpoint, base, settled, gentle) in any::<(u64, Option<u64>, Option<u64>, bool)>(),
     ) -> Assigned {
+        let save = SaveOrder {
+            checkpoint: CheckpointId(checkpoint), base: base.map(CheckpointId), gentle,
+        };
         let jobs = jobs.into_iter().map(|((job, lineage), name, schema, shards)| Assignment {
             job: JobId(job), name, lineage: Lineage(lineage), schema, shards,
+            origin: base.map(CheckpointId), save: gentle.then_some(save),
+            settled: settled.map(CheckpointId),
         });
         Assigned { server: ServerId(server), epoch: MapEpoch(epoch), jobs: jobs.collect() }
     }
@@ -407,6 +479,7 @@ proptest! {
         renewed in (any::<bool>(), progress()),
         report in report(),
         assigned in assigned(),
+        status in cluster_status(),
     ) {
         let (job, map) = registered;
         check::<Register, v1::RegisterRequest>(register)?;
@@ -417,6 +490,7 @@ proptest! {
         check::<(bool, Progress), v1::RenewResponse>(renewed)?;
         check::<Report, v1::ReportRequest>(report)?;
         check::<Assigned, v1::ReportResponse>(assigned)?;
+        check::<ClusterStatus, v1::StatusResponse>(status)?;
     }
 
     /// A byte of a valid message is changed, so that decoding often gets past the framing.
