@@ -1,17 +1,24 @@
 //! What a push does to a shard: all of it, once, or nothing.
 //!
 //! [`check`] looks at the push alone, before any shard is touched; [`apply`] runs once for each
-//! covered shard, under its lock.
+//! covered shard, under its lock, with the push's part for it; [`replay`] does the same with records of a
+//! log.
 
 use std::sync::Arc;
 
+use windlass_common::count;
 use windlass_common::exchange::{Answer, Push, TableGradients};
+use windlass_common::failpoint;
+use windlass_common::format::log::Record;
 use windlass_common::id::{Clock, SourceId};
+use windlass_common::key::Key;
+use windlass_common::optimizer::OptimizerSpec;
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::ShardedKeys;
 use windlass_common::windows::Verdict;
 
 use crate::error::Error;
+use crate::log::Log;
 use crate::shard::Shard;
 
 /// Checks a push against the schema, so that what [`apply`] refuses is only what depends on a shard.
@@ -61,35 +68,70 @@ pub(crate) fn check_sets(sets: &[Arc<ShardedKeys>], schema: &JobSchema) -> Resul
     }
 }
 
-/// Applies a checked push to one shard, whose lock the caller holds.
+/// Applies a part of a checked push to its shard, whose lock the caller holds, and appends it to the
+/// log if there is one.
 ///
 /// # Errors
-/// [`Error::StaleLineage`], [`Error::BeyondEnd`], [`Error::TooManyOpen`], [`Error::TableFull`];
-/// then the shard is as it was.
-pub fn apply(shard: &mut Shard, push: &Push) -> Result<Answer, Error> {
+/// [`Error::StaleLineage`], [`Error::BeyondEnd`], [`Error::TooManyOpen`], [`Error::TableFull`], or
+/// what the log says; then the shard is as it was.
+pub fn apply(shard: &mut Shard, part: &Record<'_>, log: Option<&Log>) -> Result<Answer, Error> {
     // N4: another life of the state has other rows; "applied already" would be a lie in either.
-    if push.lineage != shard.lineage {
+    if part.lineage != shard.lineage {
         return Err(Error::StaleLineage {
             shard: shard.id,
-            pushed: push.lineage,
+            pushed: part.lineage,
             held: shard.lineage,
         });
     }
-    match shard.windows.judge(push.id, push.end) {
+    let verdict = shard.windows.judge(part.id, part.end);
+    if failpoint::is_on("windows-off")
+        && matches!(verdict, Verdict::Duplicate | Verdict::Gap { .. })
+    {
+        return apply_rows(shard, part, log);
+    }
+    match verdict {
         // A1: the name was seen, so the rows are in.
         Verdict::Duplicate => Ok(Answer::Duplicate),
         // A2: nothing changes, no window is made.
         Verdict::Gap { next } => Ok(Answer::Gap { next }),
         Verdict::BeyondEnd { end } => Err(Error::BeyondEnd {
-            id: push.id,
+            id: part.id,
             shard: shard.id,
             end,
         }),
         Verdict::TooManyOpen => Err(Error::TooManyOpen {
             shard: shard.id,
-            source_id: push.id.source,
+            source_id: part.id.source,
         }),
-        Verdict::Apply => apply_new(shard, push),
+        Verdict::Apply => apply_new(shard, part, log),
+    }
+}
+
+/// A5: applies a record of a log, through the windows like any push. What they refuse is no error:
+/// a record of another lineage, one that a copy has already, or one whose forerunners it lacks.
+///
+/// # Errors
+/// [`Error::Replay`] for a record that cannot be one of this shard.
+pub fn replay(shard: &mut Shard, record: &Record<'_>, schema: &JobSchema) -> Result<(), Error> {
+    let foreign = |key: &&Key| schema.shards.shard_of(**key) != shard.id;
+    for part in &record.tables {
+        let table = schema.tables.get(usize::from(part.table.0));
+        let rule = match table {
+            None => Some("a table that the job does not have"),
+            Some(t) if part.keys.len().checked_mul(t.dim()) != Some(part.gradients.len()) => {
+                Some("gradients of another dim than the table's")
+            }
+            Some(_) if part.keys.iter().find(foreign).is_some() => Some("a key of another shard"),
+            Some(_) => None,
+        };
+        if let Some(rule) = rule {
+            let (id, shard) = (record.id, shard.id);
+            return Err(Error::Replay { id, shard, rule });
+        }
+    }
+    match apply(shard, record, None) {
+        Ok(_) | Err(Error::StaleLineage { .. } | Error::BeyondEnd { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -118,6 +160,7 @@ fn check_part(
             dim: table.dim(),
         });
     }
+    let counts = table.optimizer == OptimizerSpec::Count;
     for (&key, gradient) in set
         .keys()
         .iter()
@@ -135,39 +178,46 @@ fn check_part(
                 value: value.copied().unwrap_or(f32::NAN),
             });
         }
+        if counts && count::read_gradient(gradient).is_none() {
+            return Err(Error::NoCount {
+                table: table.name.clone(),
+                key,
+                gradient: gradient.to_vec(),
+            });
+        }
     }
     Ok(())
 }
 
-/// A3: rows, mark and clock change under one hold of the lock, or none of them does.
-fn apply_new(shard: &mut Shard, push: &Push) -> Result<Answer, Error> {
-    let id = shard.id;
-    let parts = || {
-        push.tables.iter().filter_map(move |part| {
-            let set = &push.sets[part.set];
-            let range = set.range(set.shards().binary_search(&id).ok()?);
-            let keys = &set.keys()[range.clone()];
-            Some((usize::from(part.table.0), keys, range, &part.gradients))
-        })
-    };
-    for (table, keys, ..) in parts() {
-        let table = &shard.tables[table];
-        if !table.has_room(keys.len()) {
+/// A3: rows, mark, clock and log change under one hold of the lock, or none of them does.
+fn apply_new(shard: &mut Shard, part: &Record<'_>, log: Option<&Log>) -> Result<Answer, Error> {
+    let answer = apply_rows(shard, part, log)?;
+    shard.windows.mark(part.id, part.end);
+    Ok(answer)
+}
+
+fn apply_rows(shard: &mut Shard, part: &Record<'_>, log: Option<&Log>) -> Result<Answer, Error> {
+    for part in &part.tables {
+        let table = &shard.tables[usize::from(part.table.0)];
+        if !table.has_room(part.keys.len()) {
             return Err(Error::TableFull {
                 table: table.name().into(),
-                shard: id,
+                shard: shard.id,
             });
         }
     }
+    if let Some(log) = log {
+        failpoint::reached("log-append-before");
+        shard.logged = log.append(part)?;
+        failpoint::reached("log-append-after");
+    }
     let before = shard.clock;
     let step = Clock(before.0 + 1);
-    for (table, keys, range, gradients) in parts() {
-        let table = &mut shard.tables[table];
-        let dim = table.dim();
-        table.apply(keys, &gradients[range.start * dim..range.end * dim], step);
+    for part in &part.tables {
+        let table = &mut shard.tables[usize::from(part.table.0)];
+        table.apply(&part.keys, &part.gradients, step);
     }
-    shard.windows.mark(push.id, push.end);
-    if !push.end {
+    if !part.end {
         shard.clock = step;
     }
     Ok(Answer::Applied { before })

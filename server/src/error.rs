@@ -1,9 +1,14 @@
-//! What a server refuses, and how it is said on the wire.
+//! What a server refuses; `kind` is how it is said on the wire.
 
-use windlass_common::id::{JobId, Lineage, PushId, Seq, ShardId, SourceId, TableId};
+mod kind;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use windlass_common::id::{CheckpointId, JobId, Lineage, PushId, Seq, ShardId, SourceId, TableId};
+
 use windlass_common::key::Key;
 use windlass_common::shard::ShardCount;
-use windlass_proto::{ErrorKind, WireError};
+use windlass_proto::WireError;
 
 /// Errors of the state that a server holds.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +114,20 @@ pub enum Error {
         /// The gradient: NaN or an infinity.
         value: f32,
     },
+    /// A gradient of a counting table that is no count.
+    #[error(
+        "table `{table}`: the gradient of key {key} is {gradient:?}; a count is {} whole numbers \
+         from 0 to 2^24, least first. The push is refused whole",
+        windlass_common::count::LIMBS
+    )]
+    NoCount {
+        /// The table.
+        table: String,
+        /// The first such key.
+        key: Key,
+        /// The gradient.
+        gradient: Vec<f32>,
+    },
     /// A table that the job does not have.
     #[error("table {table} does not exist: the job has {tables}")]
     NoSuchTable {
@@ -163,6 +182,16 @@ pub enum Error {
         /// The most that is answered.
         limit: u64,
     },
+    /// A record of the log that does not fit the shard that it names.
+    #[error("the log has push {id} to shard {shard} with {rule}: it is not of this job")]
+    Replay {
+        /// The push.
+        id: PushId,
+        /// The shard.
+        shard: ShardId,
+        /// What does not fit.
+        rule: &'static str,
+    },
     /// A snapshot of another shard than the one that it is to replace.
     #[error("the snapshot is of shard {image}, not of shard {shard}")]
     ImageOfOther {
@@ -170,6 +199,14 @@ pub enum Error {
         shard: ShardId,
         /// The snapshot's.
         image: ShardId,
+    },
+    /// A snapshot that is not whole without another.
+    #[error("the snapshot of shard {shard} is a delta on checkpoint {base}: a full one is wanted")]
+    ImageIsDelta {
+        /// The shard.
+        shard: ShardId,
+        /// What it builds on.
+        base: CheckpointId,
     },
     /// A snapshot of other tables than the job's.
     #[error(
@@ -222,6 +259,30 @@ pub enum Error {
         /// The shard.
         shard: ShardId,
     },
+    /// A log that takes nothing for now, most likely since its disk is full.
+    #[error(
+        "the log cannot be written, and no push is taken until it can: {}: {source}; free space on \
+         this server's disk",
+        path.display()
+    )]
+    LogFull {
+        /// The file.
+        path: PathBuf,
+        /// What the system says; shared by all that wait.
+        source: Arc<std::io::Error>,
+    },
+    /// A log that will never be written again, since a sync of it failed.
+    #[error(
+        "the log could not be synced, and no push is taken any more: {}: {source}; check this \
+         server's disk, then restart this server",
+        path.display()
+    )]
+    LogFailed {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says; shared by all that wait.
+        source: Arc<std::io::Error>,
+    },
     /// An address that cannot be listened at.
     #[error("listening at {address} (`listen` in the config): {source}")]
     Listen {
@@ -242,6 +303,46 @@ pub enum Error {
         /// Why.
         source: WireError,
     },
+    /// A store of checkpoints of a kind that this program does not know.
+    #[error(
+        "checkpoint.store: this windlass-server knows no {scheme}:// stores; give a folder, or use a \
+         build with the feature for it"
+    )]
+    NoStore {
+        /// What stands before `://`.
+        scheme: String,
+    },
+    /// A store of checkpoints that cannot be opened.
+    #[error("checkpoint.store: {place}: {why}")]
+    Store {
+        /// The place.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No checkpoint to look at.
+    #[error("no {what} in {place}")]
+    NoCheckpoint {
+        /// What was asked for.
+        what: String,
+        /// The store.
+        place: String,
+    },
+    /// Output that could not be written.
+    #[error("writing the output: {source}")]
+    Output {
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A data folder that another process has.
+    #[error(
+        "data_dir {}: another server runs with it; stop that one, or give this one a folder of its own",
+        folder.display()
+    )]
+    DataDirTaken {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A system without random numbers.
     #[error("drawing a random number: {source}")]
     Random {
@@ -251,49 +352,4 @@ pub enum Error {
     /// Work that was given away and never answered: it panicked, or the server is ending.
     #[error("the work was dropped; is the server shutting down?")]
     WorkDropped,
-}
-
-impl Error {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Common(
-                windlass_common::Error::SchemaMismatch { .. }
-                | windlass_common::Error::RecipeMismatch { .. },
-            )
-            | Self::ImageMismatch { .. }
-            | Self::BeyondEnd { .. } => ErrorKind::Mismatch,
-            Self::Common(windlass_common::Error::Format(_))
-            | Self::ImageOfOther { .. }
-            | Self::ImageRows { .. }
-            | Self::ImageKeyTwice { .. }
-            | Self::ImageForeignKey { .. } => ErrorKind::Damaged,
-            Self::Common(_)
-            | Self::NoSuchShard { .. }
-            | Self::NotFinite { .. }
-            | Self::NoSuchTable { .. }
-            | Self::NoSuchSet { .. }
-            | Self::OtherShards { .. }
-            | Self::GradientLength { .. }
-            | Self::Push { .. } => ErrorKind::Invalid,
-            // A server may hear of a new job after the job's workers: they ask the coordinator, who
-            // alone knows whether a job is none.
-            Self::UnknownJob { .. } | Self::Moved { .. } => ErrorKind::Moved,
-            Self::NotExact { .. } => ErrorKind::NotExact,
-            Self::StaleLineage { .. } | Self::RestoreTooLate { .. } => ErrorKind::StaleLineage,
-            Self::TooManyOpen { .. } => ErrorKind::Busy,
-            Self::TableFull { .. } | Self::PullTooLarge { .. } => ErrorKind::TooLarge,
-            Self::Broken { .. }
-            | Self::Listen { .. }
-            | Self::Serve { .. }
-            | Self::Left { .. }
-            | Self::Random { .. }
-            | Self::WorkDropped => ErrorKind::Internal,
-        }
-    }
-}
-
-impl From<Error> for WireError {
-    fn from(error: Error) -> Self {
-        Self::new(error.kind(), error.to_string())
-    }
 }

@@ -7,9 +7,11 @@ use tokio::sync::oneshot;
 use tracing::warn;
 use windlass_client::transport::{Answered, Shards};
 use windlass_common::exchange::{Answer, Pull, Pulled, Push, Pushed};
+use windlass_common::format::log::Record;
 use windlass_common::id::{JobId, Lineage, ShardId};
 
 use crate::activity::Activity;
+use crate::durable::{Durable, Release, Worked};
 use crate::effort::Effort;
 use crate::error::Error;
 use crate::store::{Job, Store};
@@ -30,19 +32,10 @@ impl Shards for Store {
 
     fn push(&self, push: Push) -> Answered<'_, Pushed> {
         Box::pin(async move {
-            let job = self.job(push.job)?;
-            if let Err(error) = apply::check(&push, job.schema()) {
-                if matches!(error, Error::NotFinite { .. }) {
-                    self.activity.count_not_finite();
-                    warn!(job = %push.job, push = %push.id, %error, "push refused");
-                }
-                return Err(error.into());
+            let Worked { pushed, release } = self.work(push).await?;
+            if let Some(release) = release {
+                release.await?;
             }
-            let effort = effort_of(&push);
-            let activity = Arc::clone(&self.activity);
-            let pushed = self
-                .run(effort, move || push_to_all(&job, &push, effort, &activity))
-                .await??;
             Ok(pushed)
         })
     }
@@ -77,6 +70,36 @@ impl Shards for Store {
                 Ok(())
             })
             .await?
+        })
+    }
+}
+
+impl Durable for Store {
+    fn work(&self, push: Push) -> Answered<'_, Worked> {
+        Box::pin(async move {
+            let job = self.job(push.job)?;
+            if let Err(error) = apply::check(&push, job.schema()) {
+                if matches!(error, Error::NotFinite { .. }) {
+                    self.activity.count_not_finite();
+                    warn!(job = %push.job, push = %push.id, %error, "push refused");
+                }
+                return Err(error.into());
+            }
+            if let Some(log) = self.backing.log() {
+                log.admit().await?;
+            }
+            let effort = effort_of(&push);
+            let activity = Arc::clone(&self.activity);
+            let pushed = self
+                .run(effort, move || push_to_all(&job, &push, effort, &activity))
+                .await??;
+            let release = self.backing.disk.as_ref().map(|disk| {
+                // S2: an answer to a duplicate too rests on what is in memory now.
+                let (log, lsn) = (Arc::clone(&disk.log), disk.log.appended());
+                let release: Release = Box::pin(async move { Ok(log.synced(lsn).await?) });
+                release
+            });
+            Ok(Worked { pushed, release })
         })
     }
 }
@@ -143,7 +166,8 @@ fn push_to(job: &Job, push: &Push, shard: ShardId, activity: &Activity) -> Resul
     // S1: only what is listed and here is touched.
     let (answer, completed) = match job.lock(shard) {
         Ok(mut held) => {
-            let answer = apply::apply(&mut held, push)?;
+            let part = Record::of(push, shard);
+            let answer = apply::apply(&mut held, &part, job.log())?;
             (answer, held.windows.complete().contains(push.id.source.0))
         }
         Err(Error::Moved { .. }) => return Ok(Answer::Moved),

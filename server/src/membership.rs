@@ -1,15 +1,19 @@
 //! A server's part in the cluster: it tells the coordinator what it holds and learns what to hold.
 
+use std::ops::RangeFrom;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
 use windlass_client::transport::Membership;
-use windlass_common::coordination::Report;
+use windlass_common::coordination::{Assignment, Report};
 use windlass_common::id::{Boot, MapEpoch, ServerId};
-use windlass_common::runtime::Clock;
+use windlass_common::runtime::{Clock, offload};
 use windlass_proto::{ErrorKind, WireError};
 
+use crate::error::Error;
+use crate::saver::Saver;
 use crate::store::Store;
 
 /// How often a server reports when nothing happens (rule S8). A new job waits for it once, so it is
@@ -19,10 +23,15 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// The least time between reports, so that many completed sources make one report.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// When shards that could not be restored are tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
 /// A server as a member of its cluster.
 pub struct Member {
     /// Its shards.
     pub store: Arc<Store>,
+    /// What saves them, where there is a store of checkpoints.
+    pub saver: Option<Arc<Saver>>,
     /// The way to the coordinator.
     pub coordinator: Arc<dyn Membership>,
     /// Where the coordinator is, for messages.
@@ -48,23 +57,17 @@ impl Member {
         let mut joined: Option<ServerId> = None;
         let mut seen = MapEpoch(0);
         let mut lost = false;
-        for number in 1.. {
+        let mut numbers = 1..;
+        while let Some(number) = numbers.next() {
             let mut news = false;
-            let report = Report {
-                address: self.address.clone(),
-                boot: self.boot,
-                number,
-                seen,
-                jobs: self.store.report(),
-            };
-            match self.coordinator.report(report).await {
+            match self.coordinator.report(self.tell(number, seen)).await {
                 Ok(assigned) => {
                     // S3: a map older than one that was seen is ignored.
                     if assigned.epoch >= seen {
                         news = assigned.epoch > seen;
                         seen = assigned.epoch;
-                        if let Err(error) = self.store.assign(&assigned.jobs) {
-                            return error.into();
+                        if let Err(error) = self.obey(assigned.jobs, seen, &mut numbers).await {
+                            return error;
                         }
                     }
                     if joined.is_none() || lost {
@@ -93,12 +96,72 @@ impl Member {
             // A new map is answered at once: nothing is leased before its owners have spoken.
             if !news {
                 tokio::select! {
+                    // In this order, so that a simulation repeats.
+                    biased;
                     () = self.store.changed() => {}
                     () = self.clock.sleep(PERIOD) => {}
                 }
             }
         }
         WireError::new(ErrorKind::Internal, "reports have run out of numbers")
+    }
+
+    fn tell(&self, number: u64, seen: MapEpoch) -> Report {
+        let mut jobs = self.store.report();
+        let mut health = self.store.health();
+        if let Some(saver) = &self.saver {
+            saver.report(&mut jobs);
+            health.trouble = health.trouble.or_else(|| saver.trouble());
+        }
+        Report {
+            address: self.address.clone(),
+            boot: self.boot,
+            number,
+            seen,
+            health,
+            jobs,
+        }
+    }
+
+    /// Makes the shards here those of a map. Shards that come back may take long: meanwhile it goes
+    /// on to report, so that nobody takes it for dead.
+    async fn obey(
+        &self,
+        jobs: Vec<Assignment>,
+        seen: MapEpoch,
+        numbers: &mut RangeFrom<u64>,
+    ) -> Result<(), WireError> {
+        let jobs = Arc::new(jobs);
+        loop {
+            let (store, assigned) = (Arc::clone(&self.store), Arc::clone(&jobs));
+            let assign = offload(&*self.store.pool, move || store.assign(&assigned));
+            let mut assign = pin!(assign);
+            let done = loop {
+                tokio::select! {
+                    biased;
+                    done = &mut assign => break done.unwrap_or(Err(Error::WorkDropped)),
+                    () = self.clock.sleep(PERIOD) => {
+                        if let Some(number) = numbers.next() {
+                            // The answer can wait: the next report asks for it again.
+                            let _ = self.coordinator.report(self.tell(number, seen)).await;
+                        }
+                    }
+                }
+            };
+            match done {
+                Ok(()) => break,
+                // The store or the disk may come back.
+                Err(error @ Error::Common(windlass_common::Error::Io { .. })) => {
+                    warn!(%error, "shards could not be restored, trying again");
+                    self.clock.sleep(RETRY).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some(saver) = &self.saver {
+            saver.order(&jobs);
+        }
+        Ok(())
     }
 }
 

@@ -1,12 +1,13 @@
 //! One shard of one job: rows and windows, which are true of each other (rule I1).
 
 use windlass_common::coordination::ShardReport;
-use windlass_common::format::ShardImage;
-use windlass_common::id::{Clock, Incarnation, Lineage, ShardId};
+use windlass_common::format::{Mark, ShardImage};
+use windlass_common::id::{Clock, Incarnation, Lineage, Lsn, ShardId};
 use windlass_common::schema::JobSchema;
 use windlass_common::windows::Windows;
 
 use crate::error::Error;
+use crate::savings::Savings;
 use crate::table::Table;
 
 /// A shard in memory. The store keeps it under a mutex; whoever holds that sees one moment of it.
@@ -17,8 +18,12 @@ pub struct Shard {
     /// How many pushes were applied; END pushes have no rows and do not count.
     pub(crate) clock: Clock,
     pub(crate) windows: Windows,
+    /// The last record of the log that is about this shard.
+    pub(crate) logged: Lsn,
     /// In the schema's order.
     pub(crate) tables: Vec<Table>,
+    /// What was saved of it last.
+    pub(crate) savings: Savings,
 }
 
 impl Shard {
@@ -31,20 +36,28 @@ impl Shard {
             lineage,
             clock: Clock(0),
             windows: Windows::default(),
+            logged: Lsn(0),
             tables: schema.tables.iter().map(table).collect(),
+            savings: Savings::default(),
         }
     }
 
     /// Takes an image, in a lineage that need not be the one it was saved in.
     ///
     /// # Errors
-    /// [`Error::ImageMismatch`] when it has other tables than the schema, [`Error::ImageForeignKey`]
-    /// and the errors of [`Table::from_image`].
+    /// [`Error::ImageIsDelta`], [`Error::ImageMismatch`] when it has other tables than the schema,
+    /// [`Error::ImageForeignKey`] and the errors of [`Table::from_image`].
     pub fn from_image(
         image: &ShardImage,
         lineage: Lineage,
         schema: &JobSchema,
     ) -> Result<Self, Error> {
+        if let Some(base) = image.base {
+            return Err(Error::ImageIsDelta {
+                shard: image.shard,
+                base: base.checkpoint,
+            });
+        }
         if image.tables.len() != schema.tables.len() {
             return Err(Error::ImageMismatch {
                 what: "number of tables".into(),
@@ -70,16 +83,31 @@ impl Shard {
         Ok(new)
     }
 
-    /// Copies everything, as of now.
+    /// Copies everything, as of now (rule A6). The copy has no mark, so that equal content is equal
+    /// bytes; those that a log is cut by are made by `copy`.
     #[must_use]
     pub fn image(&self) -> ShardImage {
         ShardImage {
             shard: self.id,
             lineage: self.lineage,
+            mark: Mark::default(),
+            base: None,
             clock: self.clock,
             windows: self.windows.clone(),
             tables: self.tables.iter().map(Table::image).collect(),
         }
+    }
+
+    /// Whether no push has ever come: then there are no rows either.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        self.windows == Windows::default()
+    }
+
+    /// How many rows there are, over all tables.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.tables.iter().map(|t| t.len() as u64).sum()
     }
 
     /// Gives this owner's word about the shard (rule I2).
@@ -94,7 +122,7 @@ impl Shard {
             open: open
                 .map(|(&source, window)| (source, window.next))
                 .collect(),
-            rows: self.tables.iter().map(|t| t.len() as u64).sum(),
+            rows: self.rows(),
             clock: self.clock,
         }
     }

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tracing::info;
-use windlass_common::coordination::{Assignment, JobReport};
-use windlass_common::format::ShardImage;
+use windlass_common::coordination::{Assignment, Health, JobReport};
+use windlass_common::format::{Mark, ShardImage};
 use windlass_common::id::{Incarnation, JobId, Lineage, ShardId};
 use windlass_common::runtime::Pool;
+use windlass_common::saving::{SaveOrder, Saved};
 use windlass_common::schema::JobSchema;
 
 use crate::activity::{Activity, Counts};
+use crate::backing::Backing;
 use crate::error::Error;
+use crate::log::Log;
+use crate::savings::Copy;
 use crate::shard::Shard;
 
 /// The shards of many jobs, as the coordinator's newest map gives them to this server.
@@ -22,6 +26,7 @@ pub struct Store {
     jobs: RwLock<BTreeMap<JobId, Arc<Job>>>,
     pub(crate) pool: Arc<dyn Pool>,
     pub(crate) activity: Arc<Activity>,
+    pub(crate) backing: Backing,
 }
 
 /// One job's shards here, as of one map. A new map makes a new `Job` around the same shards.
@@ -33,6 +38,7 @@ pub struct Job {
     id: JobId,
     name: String,
     schema: Arc<JobSchema>,
+    backing: Backing,
     /// By shard, for all shards of the job.
     shards: Vec<Option<Owned>>,
 }
@@ -46,37 +52,57 @@ struct Owned {
 }
 
 impl Store {
-    /// Starts without jobs. Work of more than about 500 microseconds goes to the pool.
+    /// Starts without jobs, in memory only. Work of more than about 500 microseconds goes to the
+    /// pool.
     #[must_use]
     pub fn new(pool: Arc<dyn Pool>) -> Self {
+        Self::backed(pool, Backing::default())
+    }
+
+    /// Starts without jobs; what is assigned comes back from what stands behind.
+    #[must_use]
+    pub fn backed(pool: Arc<dyn Pool>, backing: Backing) -> Self {
         Self {
             jobs: RwLock::default(),
             pool,
             activity: Arc::default(),
+            backing,
         }
     }
 
     /// Makes the shards here those of a map (rules S0 and S3), which is not older than any seen.
     ///
-    /// A shard in memory is kept and adopts its new incarnation, also when the map's lineage is
-    /// newer: only a restore begins that. A missing one is created empty. What is not listed is
-    /// dropped, jobs too.
+    /// A shard in memory is kept and adopts its new incarnation. If the map's lineage is newer, it is
+    /// kept until a worker's restore begins that, or replaced at once by the checkpoint that the
+    /// lineage begins with. A missing one is restored. What is not listed is dropped, jobs too.
+    ///
+    /// Blocks while shards are restored; requests to others go on meanwhile. One call at a time.
     ///
     /// # Errors
-    /// A schema that cannot be or is not the one held, [`Error::NoSuchShard`]; then nothing changes.
+    /// A schema that cannot be or is not the one held, [`Error::NoSuchShard`], and those of
+    /// [`Backing::restore`]; then nothing changes.
     pub fn assign(&self, jobs: &[Assignment]) -> Result<(), Error> {
-        let mut held = self.jobs.write().unwrap_or_else(PoisonError::into_inner);
+        let held = self.jobs().clone();
         let new = jobs
             .iter()
-            .map(|a| Ok((a.job, Arc::new(Job::assigned(a, held.get(&a.job))?))))
+            .map(|a| {
+                let job = Job::assigned(a, held.get(&a.job), &self.backing)?;
+                Ok((a.job, Arc::new(job)))
+            })
             .collect::<Result<BTreeMap<_, _>, Error>>()?;
-        let old = std::mem::replace(&mut *held, new);
-        for job in old.values().filter(|job| !held.contains_key(&job.id)) {
+        let is_gone = |job: &&Arc<Job>| !new.contains_key(&job.id);
+        for job in held.values().filter(is_gone) {
             info!(job = %job.id, name = job.name, "job dropped");
         }
-        // The rows of dropped shards are freed when no request waits for the lock any more.
+        *self.jobs.write().unwrap_or_else(PoisonError::into_inner) = new;
+        // The rows of dropped shards are freed here, and when no request waits for them any more.
         drop(held);
         Ok(())
+    }
+
+    /// The jobs that are here.
+    pub(crate) fn all(&self) -> Vec<Arc<Job>> {
+        self.jobs().values().cloned().collect()
     }
 
     /// Tells what is here: the owner's word (rule I2). A shard that [broke](Error::Broken) has
@@ -121,6 +147,20 @@ impl Store {
         self.activity.rung().await;
     }
 
+    /// Tells how this server is, for the user's eyes.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let counts = self.activity.counts();
+        let log = self.backing.log().map(Log::state);
+        Health {
+            applied: counts.applied,
+            duplicates: counts.duplicates,
+            not_finite: counts.not_finite,
+            log_bytes: log.as_ref().map(|log| log.bytes),
+            trouble: log.and_then(|log| log.trouble),
+        }
+    }
+
     /// Tells what happened since the store began.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -133,8 +173,23 @@ impl Store {
     }
 }
 
+impl Owned {
+    /// Whether a shard in memory is what an assignment asks for. One that broke is not, and one of
+    /// an older lineage only while a worker is to bring the new one.
+    fn stays(&self, assignment: &Assignment) -> bool {
+        let Ok(shard) = self.shard.lock() else {
+            return false;
+        };
+        shard.lineage >= assignment.lineage || assignment.origin.is_none()
+    }
+}
+
 impl Job {
-    fn assigned(assignment: &Assignment, held: Option<&Arc<Self>>) -> Result<Self, Error> {
+    fn assigned(
+        assignment: &Assignment,
+        held: Option<&Arc<Self>>,
+        backing: &Backing,
+    ) -> Result<Self, Error> {
         let schema = match held {
             Some(job) => {
                 assignment.schema.must_equal(&job.schema)?;
@@ -146,36 +201,66 @@ impl Job {
             }
         };
         let mut shards = vec![None; schema.shards.len()];
-        let mut created = 0;
+        let mut missing = Vec::new();
         for &(shard, incarnation) in &assignment.shards {
             let place = shards.get_mut(usize::from(shard.0));
             let place = place.ok_or(Error::NoSuchShard {
                 shard,
                 shards: schema.shards,
             })?;
-            // S3: keep what is in memory and adopt its incarnation; else begin with nothing.
+            // S3: keep what is in memory and adopt its incarnation; else restore.
             let kept = held.and_then(|job| job.shards[usize::from(shard.0)].as_ref());
-            let shard = kept
-                .map(|owned| Arc::clone(&owned.shard))
-                .unwrap_or_else(|| {
-                    created += 1;
-                    Arc::new(Mutex::new(Shard::new(shard, assignment.lineage, &schema)))
-                });
-            *place = Some(Owned { incarnation, shard });
+            let kept = kept.filter(|owned| owned.stays(assignment));
+            match kept.map(|owned| Arc::clone(&owned.shard)) {
+                Some(shard) => *place = Some(Owned { incarnation, shard }),
+                None => missing.push((shard, incarnation)),
+            }
         }
-        let before = held.map_or(0, |job| job.shards.iter().flatten().count());
-        let now = shards.iter().flatten().count();
-        let dropped = before + created - now;
-        if created + dropped > 0 {
-            info!(job = %assignment.job, name = assignment.name, shards = now, created, dropped,
-                "shards assigned");
+        let ids: Vec<ShardId> = missing.iter().map(|m| m.0).collect();
+        if !ids.is_empty() {
+            let restored = backing.restore(assignment, &schema, &ids)?;
+            // In the order of their numbers, as the missing ones are.
+            missing.sort_unstable_by_key(|m| m.0);
+            for ((id, incarnation), shard) in missing.into_iter().zip(restored) {
+                let shard = Arc::new(Mutex::new(shard));
+                shards[usize::from(id.0)] = Some(Owned { incarnation, shard });
+            }
+        }
+        let of_others = |shard: &ShardId| shards[usize::from(shard.0)].is_none();
+        let held = held.map_or(Vec::new(), |job| job.owned_shards());
+        let dropped: Vec<ShardId> = held.into_iter().filter(of_others).collect();
+        backing.release(assignment.job, &dropped)?;
+        if !ids.is_empty() || !dropped.is_empty() {
+            let now = shards.iter().flatten().count();
+            info!(job = %assignment.job, name = assignment.name, shards = now, restored = ids.len(),
+                dropped = dropped.len(), "shards assigned");
         }
         Ok(Self {
             id: assignment.job,
             name: assignment.name.clone(),
             schema,
+            backing: backing.clone(),
             shards,
         })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// The shards that are here.
+    pub(crate) fn owned_shards(&self) -> Vec<ShardId> {
+        let shards = self.schema.shards.all().zip(&self.shards);
+        shards
+            .filter_map(|(id, owned)| owned.as_ref().map(|_| id))
+            .collect()
+    }
+
+    /// The log that its pushes go to.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.backing.log()
     }
 
     /// Its name.
@@ -215,12 +300,26 @@ impl Job {
         Ok(self.lock(shard)?.image())
     }
 
+    /// Copies a shard for a checkpoint; see [`Shard::copy`].
+    pub(crate) fn copy(&self, shard: ShardId, order: SaveOrder) -> Result<Copy, Error> {
+        Ok(self.lock(shard)?.copy(order, self.backing.boot))
+    }
+
+    /// Takes note that a copy is in the store; see [`Shard::copied`].
+    pub(crate) fn copied(&self, saved: &Saved, mark: Mark) -> Result<(), Error> {
+        let mut shard = self.lock(saved.shard)?;
+        shard.copied(saved.checkpoint, mark, &saved.chain);
+        Ok(())
+    }
+
     /// See [`Store::replace`].
     pub(crate) fn replace(&self, lineage: Lineage, image: &ShardImage) -> Result<(), Error> {
         self.must_own(image.shard)?;
         // Both ends outside of the lock: building the new rows, and (bound to a name for that)
         // freeing the old ones.
         let new = Shard::from_image(image, lineage, &self.schema)?;
+        // S5: before it is answered for.
+        self.backing.install(self.id, &new)?;
         let old = self.lock(image.shard)?.restore(new)?;
         info!(job = %self.id, shard = %image.shard, from = %old.lineage, to = %lineage,
             "shard restored");
@@ -234,6 +333,7 @@ impl Job {
             shards: owned
                 .filter_map(|o| Some(o.shard.lock().ok()?.report(o.incarnation)))
                 .collect(),
+            saved: Vec::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -16,15 +17,15 @@ use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 use windlass_client::grpc::{Connector, Options};
 use windlass_client::runtime::{TokioClock, TokioNetwork};
-use windlass_client::transport::{Membership, Next};
-use windlass_common::coordination::{Outcome, Report, Task};
+use windlass_client::transport::Next;
+use windlass_common::coordination::{Health, Outcome, Report, Task};
 use windlass_common::exchange::Answer;
 use windlass_common::id::*;
 use windlass_proto::v1::data_client::DataClient;
 use windlass_proto::v1::exchange_request::Ask;
 use windlass_proto::v1::exchange_response;
 use windlass_proto::{ErrorKind, Limits, WireError, v1, version};
-use windlass_server::service::{accept, router};
+use windlass_server::service::{Faces, accept, router};
 
 use fake::{ALL_KINDS, FakeCoordinator, FakeShards, KINDS, STALLED, keys, pull, push, weights};
 
@@ -47,8 +48,7 @@ impl Fixture {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let shards = Arc::new(FakeShards::default());
-        let coordinator = Arc::new(FakeCoordinator);
-        let faces: (Arc<_>, Arc<dyn Membership>) = (Arc::clone(&coordinator) as _, coordinator);
+        let faces = Faces::of(Arc::new(FakeCoordinator));
         let router = router(Arc::clone(&shards) as _, Some(faces), limits, MAX_IN_FLIGHT);
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(async move {
@@ -130,6 +130,33 @@ async fn requests_of_one_caller_are_done_in_order() {
         client.push(push(1, &set)),
     );
     assert_eq!(pulled.unwrap().tables[0], weights(TableId(0), &set));
+}
+
+#[tokio::test]
+async fn callers_take_turns_in_order_when_the_stream_is_full() {
+    let server = Fixture::start().await;
+    let options = Options {
+        in_flight: 1,
+        ..Options::default()
+    };
+    let client = connector(options).shards(&server.url());
+    let set = keys(10);
+    client.pull(pull(JobId(1), &set)).await.unwrap();
+    let one = async |seq| {
+        let pushed = client.push(push(seq, &set));
+        let pulled = client.pull(pull(JobId(1), &set));
+        let (pushed, pulled) = tokio::join!(pushed, pulled);
+        pushed.unwrap();
+        pulled.unwrap().tables.swap_remove(0)
+    };
+    let all = within("answers", join_all((0..20).map(one))).await;
+    for (times, rows) in (1u8..).zip(all) {
+        let weights = weights(TableId(0), &set).into_iter();
+        assert_eq!(
+            rows,
+            weights.map(|w| w * f32::from(times)).collect::<Vec<_>>()
+        );
+    }
 }
 
 #[tokio::test]
@@ -261,6 +288,7 @@ async fn the_coordinator_is_asked_over_the_wire() {
         boot: Boot(1),
         number: 2,
         seen: MapEpoch(77),
+        health: Health::default(),
         jobs: vec![],
     };
     let assigned = connector

@@ -60,6 +60,11 @@ fn end(seq: u64) -> Push {
     }
 }
 
+fn attempt(shard: &mut Shard, push: &Push) -> Result<Answer, Error> {
+    let part = Record::of(push, shard.id);
+    apply(shard, &part, None)
+}
+
 fn count(shard: &Shard) -> f32 {
     let mut out = [f32::NAN];
     shard.tables[0].read(&[Key(5)], &mut out);
@@ -75,7 +80,7 @@ fn applied(before: u64) -> Answer {
 /// What the shard answers, when it does not refuse.
 fn offer(shard: &mut Shard, push: &Push) -> Answer {
     check(push, &schema()).unwrap();
-    apply(shard, push).unwrap()
+    attempt(shard, push).unwrap()
 }
 
 #[track_caller]
@@ -152,7 +157,7 @@ fn n3_a_push_beyond_the_end_is_refused() {
     offer(&mut shard, &end(1));
     let before = shard.clone();
     assert!(matches!(
-        apply(&mut shard, &push(2)),
+        attempt(&mut shard, &push(2)),
         Err(Error::BeyondEnd { end: Seq(1), .. })
     ));
     assert_unchanged(&shard, &before);
@@ -169,7 +174,7 @@ fn n4_a_push_of_another_lineage_is_refused_even_when_it_was_applied() {
             ..push(seq)
         };
         assert!(matches!(
-            apply(&mut shard, &other),
+            attempt(&mut shard, &other),
             Err(Error::StaleLineage {
                 held: Lineage(1),
                 ..
@@ -202,7 +207,7 @@ fn n4_a_restore_begins_a_lineage_and_never_undoes_one() {
         lineage: Lineage(2),
         ..push(1)
     };
-    assert_eq!(apply(&mut shard, &next).unwrap(), applied(1));
+    assert_eq!(attempt(&mut shard, &next).unwrap(), applied(1));
     late(&mut shard, 2);
     // A server that lost the shard begins the lineage empty, and is restored in it.
     let mut empty = Shard::new(ShardId(0), Lineage(2), &schema());
@@ -285,5 +290,34 @@ fn a_push_that_breaks_a_rule_is_refused_with_its_name() {
     ] {
         let message = format!("table `count`: the gradient of key 0000000000000005 is {name}");
         refuse(&|p| p.tables[0].gradients[0] = bad, &message);
+    }
+}
+
+#[test]
+fn a_gradient_that_is_no_count_is_refused_before_anything_changes() {
+    let table = TableSchema {
+        name: "count".into(),
+        dim: 3,
+        init: Init::Zeros,
+        optimizer: OptimizerSpec::Count,
+    };
+    let schema = JobSchema {
+        tables: vec![table],
+        ..schema()
+    };
+    let push_of = |gradient: [f32; 3]| {
+        let mut push = push(0);
+        push.tables[0].gradients = gradient.to_vec();
+        push
+    };
+    for gradient in [[1.0, 0.0, 0.0], [16_777_216.0, 0.0, 0.0], [0.0, 3.0, 1.0]] {
+        assert!(check(&push_of(gradient), &schema).is_ok(), "{gradient:?}");
+    }
+    for gradient in [[0.5, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 16_777_218.0]] {
+        let refused = check(&push_of(gradient), &schema);
+        assert!(
+            matches!(&refused, Err(Error::NoCount { table, key: Key(5), .. }) if table == "count"),
+            "{refused:?}"
+        );
     }
 }

@@ -31,6 +31,12 @@ impl Cluster {
         }
     }
 
+    /// C0: goes on after an earlier life of the role, in a new epoch of the map.
+    pub(super) fn resume(&mut self, epoch: MapEpoch, servers: Servers) {
+        self.epoch = MapEpoch(epoch.0 + 1);
+        self.servers = servers;
+    }
+
     /// The map's version.
     pub(super) fn epoch(&self) -> MapEpoch {
         self.epoch

@@ -1,56 +1,247 @@
-//! The coordinator as transports see it.
+//! The coordinator as transports see it: behind a lock, with the time, and durable.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use windlass_client::transport::{Answered, Control, Membership, Next};
+use tokio::sync::Notify;
+use windlass_client::transport::{Admin, Answered, Control, Membership, Next};
 use windlass_common::coordination::{
     Assigned, Progress, Register, Registered, Report, ShardMap, Task,
 };
-use windlass_common::id::{JobId, LeaseId, WorkerId};
-use windlass_common::runtime::Clock;
+use windlass_common::failpoint;
+use windlass_common::id::{CheckpointId, JobId, LeaseId, Lineage, WorkerId};
+use windlass_common::runtime::{Clock, Pool, offload};
+use windlass_common::status::ClusterStatus;
+use windlass_proto::{ErrorKind, WireError};
 
+use super::admin::Publication;
+use super::catalog::Catalog;
+use super::record::Stamp;
 use super::role::Coordinator;
+use super::state_file::StateFile;
+use crate::error::Error;
 
 /// A coordinator behind a lock, with the time.
+///
+/// What an answer rests on is on the disk before the answer leaves: each question that changed what
+/// a later life must know waits until that is written, and so does one that was asked meanwhile.
 pub struct CoordinatorHandle {
     // std Mutex: no question takes longer than one pass over a report, and none awaits.
-    coordinator: Mutex<Coordinator>,
+    place: Mutex<Place>,
     clock: Arc<dyn Clock>,
+    durable: Option<Durable>,
+    /// Rung when a checkpoint is ready to be published.
+    ready: Notify,
+}
+
+struct Place {
+    coordinator: Coordinator,
+    stamp: Stamp,
+    /// Rises with each change that must be written.
+    version: u64,
+}
+
+/// Where the state and the checkpoints are.
+pub struct Durable {
+    /// The state.
+    pub file: StateFile,
+    /// The checkpoints of all jobs.
+    pub catalog: Catalog,
+    /// Where blocking work goes.
+    pub pool: Arc<dyn Pool>,
+    /// The version that is on the disk. tokio's: held while it is written.
+    written: tokio::sync::Mutex<u64>,
+}
+
+impl Durable {
+    /// Puts together where everything lies.
+    #[must_use]
+    pub fn new(file: StateFile, catalog: Catalog, pool: Arc<dyn Pool>) -> Self {
+        Self {
+            file,
+            catalog,
+            pool,
+            written: tokio::sync::Mutex::new(0),
+        }
+    }
 }
 
 impl CoordinatorHandle {
-    /// Puts a coordinator behind a lock.
+    /// Puts a coordinator behind a lock, memory only.
     #[must_use]
     pub fn new(coordinator: Coordinator, clock: Arc<dyn Clock>) -> Self {
+        Self::with(coordinator, clock, None)
+    }
+
+    /// Puts a coordinator behind a lock and makes its state durable, before it is asked anything
+    /// (rule C0).
+    ///
+    /// # Errors
+    /// A state or a store that cannot be written or read.
+    pub async fn durable(
+        coordinator: Coordinator,
+        clock: Arc<dyn Clock>,
+        durable: Durable,
+    ) -> Result<Self, WireError> {
+        let handle = Self::with(coordinator, clock, Some(durable));
+        let names = handle.lock().coordinator.job_names();
+        for name in names {
+            // An old copy of the state may not know of the newest numbers.
+            let taken = handle.stored(&name, false).await?.last;
+            handle.lock().coordinator.rise_above(&name, taken);
+        }
+        let version = handle.lock().version;
+        handle.written(version).await?;
+        Ok(handle)
+    }
+
+    fn with(coordinator: Coordinator, clock: Arc<dyn Clock>, durable: Option<Durable>) -> Self {
         Self {
-            coordinator: Mutex::new(coordinator),
+            place: Mutex::new(Place {
+                stamp: coordinator.stamp(),
+                coordinator,
+                version: 1,
+            }),
             clock,
+            durable,
+            ready: Notify::new(),
         }
     }
 
-    /// The time is read under the lock, so that it never goes back for the coordinator.
-    fn enter(&self) -> (MutexGuard<'_, Coordinator>, Duration) {
-        let coordinator = self
-            .coordinator
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        (coordinator, self.clock.now())
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Asks the coordinator, and answers when what the answer rests on is durable. The time is read
+    /// under the lock, so that it never goes back for the coordinator.
+    async fn ask<T>(
+        &self,
+        question: impl FnOnce(&mut Coordinator, Duration) -> T,
+    ) -> Result<T, WireError> {
+        let (answer, version) = {
+            let place = &mut *self.lock();
+            let answer = question(&mut place.coordinator, self.clock.now());
+            let stamp = place.coordinator.stamp();
+            if stamp != place.stamp {
+                place.stamp = stamp;
+                place.version += 1;
+            }
+            (answer, place.version)
+        };
+        self.written(version).await?;
+        Ok(answer)
+    }
+
+    /// Ends when the state of this version, or of a later one, is on the disk.
+    async fn written(&self, version: u64) -> Result<(), WireError> {
+        let Some(durable) = &self.durable else {
+            return Ok(());
+        };
+        let mut written = durable.written.lock().await;
+        if *written >= version {
+            return Ok(());
+        }
+        let (state, newest) = {
+            let place = self.lock();
+            (place.coordinator.record(), place.version)
+        };
+        let file = durable.file.clone();
+        let save = move || file.save(&state);
+        let saved = offload(&*durable.pool, save).await;
+        saved.ok_or(Error::WorkDropped)?.map_err(|error| {
+            // It may be cured: space may return.
+            let why = format!("the coordinator cannot write its state: {error}");
+            WireError::new(ErrorKind::Unavailable, why)
+        })?;
+        *written = newest;
+        Ok(())
+    }
+
+    /// Looks up what the store holds of a job; nothing but numbers if it begins anew.
+    async fn stored(&self, job: &str, fresh: bool) -> Result<super::Stored, WireError> {
+        let Some(durable) = &self.durable else {
+            return Ok(super::Stored::default());
+        };
+        let (catalog, job) = (durable.catalog.clone(), job.to_owned());
+        let look = move || catalog.stored(&job, fresh);
+        let stored = offload(&*durable.pool, look).await;
+        stored.ok_or(Error::WorkDropped)?.map_err(unreachable)
+    }
+
+    /// Writes manifests of checkpoints that are ready, and removes those beyond the ones to keep.
+    /// Never ends.
+    pub async fn publish(&self) {
+        loop {
+            let publication = self.lock().coordinator.take_publication();
+            match (publication, &self.durable) {
+                (Some(publication), Some(durable)) => self.write(publication, durable).await,
+                _ => self.ready.notified().await,
+            }
+        }
+    }
+
+    async fn write(&self, publication: Publication, durable: &Durable) {
+        let (
+            catalog,
+            Publication {
+                manifest, needed, ..
+            },
+        ) = (durable.catalog.clone(), publication.clone());
+        let work = move || catalog.publish(manifest, &needed);
+        let taken = offload(&*durable.pool, work).await;
+        let taken = taken.unwrap_or(Err(Error::WorkDropped));
+        let failed = taken.as_ref().err().map(ToString::to_string);
+        if let Some(error) = &failed {
+            let number = publication.manifest.number;
+            tracing::warn!(checkpoint = %number, error, "checkpoint not published, trying again");
+        }
+        let taken = taken.map_err(|error| error.to_string());
+        // An error is about the state's file: the next question meets it too.
+        let noted = self
+            .ask(|coordinator, _| coordinator.published(&publication, taken))
+            .await;
+        if failed.is_some() || noted.is_err() {
+            self.clock.sleep(RETRY).await;
+            self.ready.notify_one();
+        }
+    }
+}
+
+/// When a manifest that could not be written is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A store that does not answer now may do so later.
+fn unreachable(error: Error) -> WireError {
+    let why = format!("the store of checkpoints: {error}");
+    WireError::new(ErrorKind::Unavailable, why)
 }
 
 impl Control for CoordinatorHandle {
     fn register(&self, register: Register) -> Answered<'_, Registered> {
         Box::pin(async move {
-            let (mut coordinator, now) = self.enter();
-            coordinator.register(register, now)
+            // Looked up outside of the lock; should the job begin meanwhile, it is not used.
+            let stored = self.stored(&register.job, register.fresh).await?;
+            self.ask(|coordinator, now| coordinator.register_with(register, stored, now))
+                .await?
         })
     }
 
     fn next(&self, next: Next) -> Answered<'_, (Task, Progress)> {
         Box::pin(async move {
-            let (mut coordinator, now) = self.enter();
-            coordinator.next(next, now)
+            let gives_back = next.done.is_some();
+            if gives_back {
+                failpoint::reached("lease-return-before");
+            }
+            let answer = self
+                .ask(|coordinator, now| coordinator.next(next, now))
+                .await?;
+            if gives_back {
+                failpoint::reached("lease-return-after");
+            }
+            if let Ok((Task::Train(_), _)) = &answer {
+                failpoint::reached("lease-grant-after");
+            }
+            answer
         })
     }
 
@@ -61,15 +252,15 @@ impl Control for CoordinatorHandle {
         lease: LeaseId,
     ) -> Answered<'_, (bool, Progress)> {
         Box::pin(async move {
-            let (mut coordinator, now) = self.enter();
-            coordinator.renew(job, worker, lease, now)
+            self.ask(|coordinator, now| coordinator.renew(job, worker, lease, now))
+                .await?
         })
     }
 
     fn map(&self, job: JobId) -> Answered<'_, ShardMap> {
         Box::pin(async move {
-            let (mut coordinator, now) = self.enter();
-            coordinator.map(job, now)
+            self.ask(|coordinator, now| coordinator.map(job, now))
+                .await?
         })
     }
 }
@@ -77,8 +268,44 @@ impl Control for CoordinatorHandle {
 impl Membership for CoordinatorHandle {
     fn report(&self, report: Report) -> Answered<'_, Assigned> {
         Box::pin(async move {
-            let (mut coordinator, now) = self.enter();
-            coordinator.report(report, now)
+            let saves = report.jobs.iter().any(|job| !job.saved.is_empty());
+            let answer = self
+                .ask(|coordinator, now| coordinator.report(report, now))
+                .await?;
+            if saves {
+                self.ready.notify_one();
+            }
+            answer
+        })
+    }
+}
+
+impl Admin for CoordinatorHandle {
+    fn status(&self) -> Answered<'_, ClusterStatus> {
+        Box::pin(async move {
+            let now_ms = self.durable.as_ref().map_or(0, |d| d.catalog.now_ms());
+            self.ask(|coordinator, now| coordinator.status(now, now_ms))
+                .await
+        })
+    }
+
+    fn save(&self, job: String) -> Answered<'_, CheckpointId> {
+        Box::pin(async move { self.ask(|coordinator, _| coordinator.save(&job)).await? })
+    }
+
+    fn restore(&self, job: String, checkpoint: CheckpointId) -> Answered<'_, Lineage> {
+        Box::pin(async move {
+            let Some(durable) = &self.durable else {
+                let why =
+                    "this cluster writes no checkpoints: set data_dir in the servers' configs";
+                return Err(WireError::new(ErrorKind::Invalid, why));
+            };
+            let catalog = durable.catalog.clone();
+            let read = move || catalog.read(&job, checkpoint);
+            let manifest = offload(&*durable.pool, read).await;
+            let manifest = manifest.ok_or(Error::WorkDropped)??;
+            self.ask(|coordinator, _| coordinator.restore(manifest))
+                .await?
         })
     }
 }

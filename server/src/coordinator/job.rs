@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use windlass_common::coordination::{
-    Assignment, History, Plan, Progress, Purpose, Recipe, Register, ShardMap, ShardReport,
+    Assignment, History, JobReport, Plan, Progress, Purpose, Recipe, Register, ShardMap,
 };
-use windlass_common::id::{Epoch, Incarnation, JobId, Lineage, ServerId, SourceId, WorkerId};
+use windlass_common::format::Manifest;
+use windlass_common::id::{
+    CheckpointId, Epoch, Incarnation, JobId, Lineage, ServerId, SourceId, WorkerId,
+};
 use windlass_common::interval_set::IntervalSet;
 use windlass_common::schema::JobSchema;
 use windlass_common::split::{Split, cut};
 use windlass_common::tally::Tally;
 use windlass_proto::{ErrorKind, WireError};
 
+use super::checkpoints::{Checkpoints, Saving};
 use super::cluster::Cluster;
 use super::leases::{Leases, Work};
 use super::members::Workers;
@@ -68,9 +72,13 @@ pub(super) struct Job {
     pub(super) plan: Plan,
     /// Who registered it.
     pub(super) creator: WorkerId,
-    fresh: bool,
+    pub(super) fresh: bool,
+    /// The effective config of the worker that began it, for manifests.
+    pub(super) config: String,
     /// N4: the life of its state.
     pub(super) lineage: Lineage,
+    /// N4: the checkpoint in the store that the lineage begins with.
+    pub(super) origin: Option<CheckpointId>,
     pub(super) owners: Owners,
     pub(super) workers: Workers,
     pub(super) leases: Leases,
@@ -81,37 +89,74 @@ pub(super) struct Job {
     pub(super) phase: Phase,
     /// What its checkpoints tell; `epochs` are those in the best one.
     pub(super) history: History,
+    /// Counts the changes of the history.
+    pub(super) told: u64,
     /// How many epochs the rows hold once all wanted sources are complete.
     pub(super) target: u32,
     pub(super) learnt: Learnt,
     /// How many boards there have been.
     pub(super) boards: u32,
+    /// Its checkpoints in the cluster's store, if the cluster has one.
+    pub(super) checkpoints: Option<Checkpoints>,
+}
+
+/// What the cluster's store holds under the name of a job that begins.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// The newest whole checkpoint.
+    pub newest: Option<Manifest>,
+    /// The highest number that any has, whole or not.
+    pub last: CheckpointId,
 }
 
 impl Job {
     /// Creates a job from a registration that was found valid.
-    pub(super) fn new(register: Register) -> Self {
+    ///
+    /// It begins with the newest checkpoint of the cluster's store, else with the one that the
+    /// worker offers, else with nothing.
+    ///
+    /// # Errors
+    /// `Mismatch` when the store's checkpoint is of another job.
+    pub(super) fn new(
+        register: Register,
+        stored: Stored,
+        saving: Option<Saving>,
+    ) -> Result<Self, WireError> {
         let splits = cut(&register.recipe.files, register.recipe.split_bytes);
         let count = u32::try_from(splits.len()).unwrap_or(u32::MAX);
+        let trains = register.plan.purpose == Purpose::Train && !register.fresh;
+        let stored_newest = stored.newest.filter(|_| trains);
+        if let Some(manifest) = &stored_newest {
+            continues(&register, manifest)?;
+        }
         // A checkpoint without an epoch in it holds nothing that is worth restoring.
-        let checkpoint = register
+        let offered = register
             .checkpoint
             .filter(|history| !register.fresh && history.epochs > 0);
-        let (lineage, mut history) = match checkpoint {
-            Some(history) => (Lineage(2), history),
-            None => (Lineage(1), History::default()),
+        let (lineage, origin, target, mut history) = match (stored_newest, offered) {
+            (Some(manifest), _) => (
+                Lineage(manifest.lineage.0 + 1),
+                Some(manifest.number),
+                manifest.target,
+                manifest.history,
+            ),
+            (None, Some(history)) => (Lineage(2), None, history.epochs, history),
+            (None, None) => (Lineage(1), None, 0, History::default()),
         };
         let phase = if history.is_settled(register.plan.epochs) {
             Phase::Done
         } else {
             open_again(&mut history);
             Phase::Gathering {
-                restore: history.epochs > 0,
+                restore: origin.is_none() && history.epochs > 0,
             }
         };
-        let mut sources = Sources::new(register.schema.shards.len(), count);
-        sources.want(history.epochs);
-        Self {
+        let shards = register.schema.shards.len();
+        let mut sources = Sources::new(shards, count);
+        sources.want(target);
+        // What an evaluation holds is in a checkpoint already.
+        let saving = saving.filter(|_| register.plan.purpose == Purpose::Train);
+        Ok(Self {
             name: register.job,
             schema: register.schema,
             orders: Orders::new(register.recipe.seed, count),
@@ -119,18 +164,22 @@ impl Job {
             plan: register.plan,
             creator: register.worker,
             fresh: register.fresh,
+            config: register.config,
             lineage,
+            origin,
             owners: Owners::default(),
             workers: Workers::default(),
             leases: Leases::default(),
             splits,
             sources,
             phase,
-            target: history.epochs,
+            target,
             history,
+            told: 0,
             learnt: Learnt::default(),
             boards: 0,
-        }
+            checkpoints: saving.map(|saving| Checkpoints::new(saving, shards, stored.last)),
+        })
     }
 
     /// Decides what becomes of a registration under this job's name.
@@ -179,6 +228,7 @@ impl Job {
         self.creator = register.worker;
         self.fresh = false;
         open_again(&mut self.history);
+        self.told += 1;
         // Those who saw the end have gone; who is still there asks again and is counted again.
         self.workers = Workers::default();
         self.phase = Phase::Gathering { restore: false };
@@ -192,6 +242,9 @@ impl Job {
         let silent = now.saturating_sub(SILENT_TTLS * cluster.ttl);
         self.workers.forget_before(silent);
         self.require_creator();
+        if let (Phase::Training, Some(checkpoints)) = (&self.phase, &mut self.checkpoints) {
+            checkpoints.pass_time(now);
+        }
     }
 
     /// Whether nobody will miss the job: its workers have gone, and it was an evaluation, or it was
@@ -248,10 +301,19 @@ impl Job {
         self.sources.forget(shards);
     }
 
-    /// Takes a server's word about its shards.
-    pub(super) fn hear(&mut self, server: ServerId, reports: Vec<ShardReport>) {
+    /// Takes a server's word about its shards, and what it has saved of them.
+    pub(super) fn hear(&mut self, server: ServerId, told: JobReport) {
+        for report in &told.shards {
+            // C3 `adopt`: what is claimed as of a later map was given by a later life of this role.
+            if self.owners.adopt(server, report.shard, report.incarnation) {
+                self.lineage = self.lineage.max(report.lineage);
+            }
+        }
         self.sources
-            .hear(server, reports, &self.owners, self.lineage);
+            .hear(server, told.shards, &self.owners, self.lineage);
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.hear(told.saved, self.lineage);
+        }
     }
 
     /// What a server is to hold; `None` while nobody is to hold anything.
@@ -265,7 +327,15 @@ impl Job {
             lineage: self.lineage,
             schema: self.schema.clone(),
             shards: self.owners.held_by(server).collect(),
+            origin: self.origin,
+            save: self.checkpoints.as_ref().and_then(Checkpoints::order),
+            settled: self.settled(),
         })
+    }
+
+    /// S7 `cut_older`: what the older of the last two checkpoints covers of a log may go.
+    fn settled(&self) -> Option<CheckpointId> {
+        Some(self.checkpoints.as_ref()?.older()?.checkpoint)
     }
 
     /// Where the shards are.
@@ -299,6 +369,19 @@ impl Job {
         let named = |(server, rows)| (cluster.servers.address(server).to_owned(), rows);
         rows.into_iter().map(named).collect()
     }
+}
+
+/// Checks that a worker's job is the one that a checkpoint of the store is of.
+fn continues(register: &Register, manifest: &Manifest) -> Result<(), WireError> {
+    let schema = register.schema.must_equal(&manifest.schema);
+    schema
+        .and_then(|()| register.recipe.must_equal(&manifest.recipe))
+        .map_err(|error| {
+            let (job, number) = (&register.job, manifest.number);
+            let why =
+                format!("job `{job}` has checkpoint {number} in the cluster's store: {error}");
+            WireError::new(ErrorKind::Mismatch, why)
+        })
 }
 
 /// Takes back what a history says of its job's end, because there is more to do. Else checkpoints

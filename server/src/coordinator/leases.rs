@@ -119,6 +119,11 @@ impl Leases {
             .collect()
     }
 
+    /// Ends all leases: what was leased is to be undone.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     /// How many leases on training splits there are.
     pub(super) fn training(&self) -> usize {
         self.training

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use windlass_common::coordination::Report;
+use windlass_common::coordination::{Health, Report};
 use windlass_common::id::{Boot, ServerId, WorkerId};
+use windlass_common::status::ServerStatus;
 use windlass_proto::{ErrorKind, WireError};
 
 /// A server that reports every second is silent, and named to the user, after this long.
@@ -25,6 +26,9 @@ struct Server {
     boot: Boot,
     number: u64,
     heard: Duration,
+    health: Health,
+    /// False until it has spoken in this life of the role.
+    spoke: bool,
 }
 
 /// The servers, numbered in order of joining; an address is a server's name over restarts.
@@ -62,6 +66,7 @@ impl Servers {
         };
         let server = &mut self.by_id[id.0 as usize];
         server.heard = now;
+        server.spoke = true;
         let sender = if server.boot != report.boot {
             Sender::Restarted
         } else if report.number < server.number {
@@ -72,6 +77,7 @@ impl Servers {
         if sender != Sender::Late {
             server.boot = report.boot;
             server.number = report.number;
+            server.health = report.health.clone();
         }
         Ok((id, sender))
     }
@@ -92,6 +98,8 @@ impl Servers {
             boot: report.boot,
             number: report.number,
             heard: now,
+            health: report.health.clone(),
+            spoke: true,
         });
         self.by_address.insert(report.address.clone(), id);
         Ok(id)
@@ -101,9 +109,44 @@ impl Servers {
     pub(super) fn alive(&self, now: Duration) -> Vec<ServerId> {
         (0u32..)
             .zip(&self.by_id)
-            .filter(|(_, s)| now.saturating_sub(s.heard) <= SERVER_SILENT)
+            .filter(|(_, s)| s.spoke && now.saturating_sub(s.heard) <= SERVER_SILENT)
             .map(|(id, _)| ServerId(id))
             .collect()
+    }
+
+    /// Takes what an earlier life of the role knew. A server is given the usual time to speak
+    /// before it is silent.
+    pub(super) fn known(servers: Vec<(String, Boot)>, now: Duration) -> Self {
+        let mut known = Self::default();
+        for (id, (address, boot)) in (0u32..).zip(servers) {
+            known.by_address.insert(address.clone(), ServerId(id));
+            known.by_id.push(Server {
+                address,
+                boot,
+                number: 0,
+                heard: now,
+                health: Health::default(),
+                spoke: false,
+            });
+        }
+        known
+    }
+
+    /// Every server's address and the life that spoke last.
+    pub(super) fn lives(&self) -> impl Iterator<Item = (&str, Boot)> {
+        self.by_id.iter().map(|s| (s.address.as_str(), s.boot))
+    }
+
+    /// How every server is.
+    pub(super) fn status(&self, now: Duration) -> Vec<ServerStatus> {
+        let ids = (0u32..).map(ServerId).zip(&self.by_id);
+        ids.map(|(id, server)| ServerStatus {
+            server: id,
+            address: server.address.clone(),
+            silent: self.silence(id, now),
+            health: server.health.clone(),
+        })
+        .collect()
     }
 
     /// Where a server is reached.
@@ -195,6 +238,7 @@ mod tests {
             boot: Boot(boot),
             number,
             seen: MapEpoch(0),
+            health: Health::default(),
             jobs: Vec::new(),
         }
     }

@@ -1,17 +1,21 @@
 //! The coordinator role: which server owns which shard, which worker works on which split, and how
 //! far each job is.
 //!
-//! Everything but [`CoordinatorHandle`] is plain state: time comes in as `now`, random numbers from
-//! a seed, and nothing here knows disk, network or threads. The rules it keeps (N1, N4, I2, C1 to
-//! C5, C12) are named where they are kept.
+//! It is plain state: time comes in as `now`, random numbers from a seed, and nothing knows disk,
+//! network or threads, but for `handle`, which makes it durable. The rules it keeps (N1, N4, I2, I4,
+//! C0 to C9, C12) are named where they are kept.
 //!
 //! Reading order: `cluster` (what all jobs share), `members`, `owners`; then a job: `open` and
 //! `sources` (what may be leased), `leases`, `board` (what is scored), `job`, `phase` (the way of a
-//! job from gathering to done), `task` (what a worker is to do next), `storage` (checkpoints);
-//! `role` puts them together, `handle` gives them to transports.
+//! job from gathering to done), `task` (what a worker is to do next), `checkpoints` (those in the
+//! cluster's store), `storage` (those of a worker); `role` puts them together, `admin` is for people,
+//! `record` what outlives the process. Around it: `state_file`, `catalog` (the disk) and `handle`.
 
+mod admin;
 mod board;
 mod bounds;
+mod catalog;
+mod checkpoints;
 mod cluster;
 mod handle;
 mod job;
@@ -21,13 +25,19 @@ mod open;
 mod order;
 mod owners;
 mod phase;
+mod record;
 mod role;
 mod sources;
+mod state_file;
 mod storage;
 mod task;
 
 #[cfg(test)]
 mod simulation;
 
-pub use handle::CoordinatorHandle;
+pub use catalog::Catalog;
+pub use checkpoints::Saving;
+pub use handle::{CoordinatorHandle, Durable};
+pub use job::Stored;
 pub use role::{Coordinator, MAX_JOBS, Settings};
+pub use state_file::StateFile;

@@ -1,5 +1,7 @@
 //! Which server owns which shard of a job, and as which assignment.
 
+use std::collections::BTreeMap;
+
 use windlass_common::id::{Incarnation, ServerId, ShardId};
 use windlass_common::shard::ShardCount;
 
@@ -8,6 +10,11 @@ use windlass_common::shard::ShardCount;
 pub(super) struct Owners(Vec<(ServerId, Incarnation)>);
 
 impl Owners {
+    /// Takes what an earlier life of the role knew.
+    pub(super) fn known(owners: Vec<(ServerId, Incarnation)>) -> Self {
+        Self(owners)
+    }
+
     /// Gives the shards to the servers in contiguous blocks whose sizes differ by at most one.
     pub(super) fn assign(shards: ShardCount, servers: &[ServerId], as_of: Incarnation) -> Self {
         let of = |shard: ShardId| servers[usize::from(shard.0) * servers.len() / shards.len()];
@@ -38,6 +45,28 @@ impl Owners {
             .zip(&self.0)
             .filter(move |(_, owner)| owner.0 == server)
             .map(|(shard, owner)| (ShardId(shard), owner.1))
+    }
+
+    /// How many shards each server owns.
+    pub(super) fn counts(&self) -> Vec<(ServerId, u32)> {
+        let mut counts = BTreeMap::new();
+        for &(server, _) in &self.0 {
+            *counts.entry(server).or_default() += 1;
+        }
+        counts.into_iter().collect()
+    }
+
+    /// C3: takes a server's claim on a shard if it is as of a later map than what is known.
+    pub(super) fn adopt(&mut self, server: ServerId, shard: ShardId, as_of: Incarnation) -> bool {
+        let owner = self.0.get_mut(usize::from(shard.0));
+        let later = owner.filter(|owner| owner.1.epoch < as_of.epoch);
+        match later {
+            Some(owner) => {
+                *owner = (server, as_of);
+                true
+            }
+            None => false,
+        }
     }
 
     /// C1: gives a server's shards to it anew and tells which they are. What was reported of them

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 
 use tracing::{info, warn};
 use windlass_common::coordination::{EpochMetrics, HeldOut, Purpose};
-use windlass_common::id::Epoch;
+use windlass_common::format::PublishedState;
+use windlass_common::id::{CheckpointId, Epoch};
+use windlass_common::interval_set::IntervalSet;
 use windlass_common::split::cut;
 use windlass_common::tally::Tally;
 use windlass_proto::{ErrorKind, WireError};
 
 use super::board::Board;
+use super::checkpoints::{Cause, Checkpoints};
 use super::cluster::Cluster;
 use super::job::{Job, Learnt};
 use super::storage::{Kind, Storing};
@@ -27,10 +30,16 @@ pub(super) enum Phase {
     Training,
     /// The epoch is complete, and the validation files are scored.
     Validating(Board),
+    /// C5: the epoch is the best so far, and its checkpoint in the cluster's store is under way.
+    Pinning,
     /// The keeper is to write or read a checkpoint.
     Storing(Storing),
+    /// A former epoch was the best, and the servers are to put its checkpoint back.
+    Returning,
     /// The best epoch is in the rows, and the test files are scored.
     Testing(Board),
+    /// C9: nothing is left to be learnt, and checkpoints are taken until all of it is closed.
+    Closing,
     /// Nothing is left to be done.
     Done,
     /// It cannot go on; every worker is told why.
@@ -43,6 +52,22 @@ impl Phase {
         match self {
             Self::Validating(board) | Self::Testing(board) if board.number == number => Some(board),
             _ => None,
+        }
+    }
+
+    /// Names it for people.
+    pub(super) fn in_words(&self) -> &'static str {
+        match self {
+            Self::Gathering { .. } => "waiting for servers and workers",
+            Self::Training => "training",
+            Self::Validating(_) => "validating",
+            Self::Pinning => "saving the best epoch",
+            Self::Storing(_) => "a worker is at its checkpoint",
+            Self::Returning => "going back to the best epoch",
+            Self::Testing(_) => "testing",
+            Self::Closing => "making the end durable",
+            Self::Done => "done",
+            Self::Failed(_) => "failed",
         }
     }
 
@@ -66,6 +91,10 @@ impl Job {
                         self.store(Kind::RestoreFirst);
                         return;
                     }
+                    if self.is_within_epoch() {
+                        self.phase = Phase::Training;
+                        continue;
+                    }
                     self.begin_epoch(cluster);
                 }
                 Phase::Training if self.sources.all_complete() => {
@@ -85,6 +114,19 @@ impl Job {
                         Purpose::Evaluate => self.judge(&tally),
                     }
                 }
+                // Shards that lost rows learn them again first.
+                Phase::Pinning if self.sources.all_complete() => {
+                    self.require(Cause::Best);
+                    return;
+                }
+                Phase::Returning if self.sources.all_complete() => self.test(),
+                Phase::Closing if self.sources.all_complete() => {
+                    if !self.is_closed() {
+                        self.require(Cause::End);
+                        return;
+                    }
+                    self.end();
+                }
                 Phase::Testing(board) if board.left() == 0 => {
                     self.history.test = values(board.tally());
                     self.seal();
@@ -100,6 +142,13 @@ impl Job {
         self.leases.training() == 0
     }
 
+    /// Whether the last epoch that is wanted has not come to its border: the job begins from a
+    /// checkpoint that was taken while it was learnt.
+    fn is_within_epoch(&self) -> bool {
+        let ended = |m: &EpochMetrics| m.epoch.0.saturating_add(1) == self.target;
+        self.target > 0 && !self.history.progress.iter().any(ended)
+    }
+
     /// C5: opens the next epoch if one is left to be learnt. The rows hold `target` epochs.
     pub(super) fn begin_epoch(&mut self, cluster: &mut Cluster) {
         if self.target >= self.plan.epochs {
@@ -108,6 +157,9 @@ impl Job {
         }
         info!(job = self.name, epoch = self.target, "epoch begins");
         self.learnt = Learnt::default();
+        // What was tried of it, or after it, in an earlier run has been undone and is done again.
+        let target = self.target;
+        self.history.progress.retain(|m| m.epoch.0 < target);
         self.target += 1;
         self.sources.want(self.target);
         self.phase = Phase::Training;
@@ -124,6 +176,7 @@ impl Job {
 
     /// Takes an evaluation's metrics on the validation files.
     fn judge(&mut self, validation: &Tally) {
+        self.told += 1;
         self.history.progress.push(EpochMetrics {
             epoch: Epoch(self.target.saturating_sub(1)),
             train: BTreeMap::new(),
@@ -134,13 +187,25 @@ impl Job {
 
     /// Ends an epoch: writes its metrics into the history and decides whether to keep it.
     fn border(&mut self, validation: &Tally, cluster: &mut Cluster) {
-        let entry = EpochMetrics {
-            epoch: Epoch(self.target - 1),
+        let epoch = Epoch(self.target - 1);
+        let mut entry = EpochMetrics {
+            epoch,
             train: values(&self.learnt.tally),
             validation: values(validation),
         };
+        // After a restart of the role a border is met again, and nothing was learnt since.
+        let before = self
+            .history
+            .progress
+            .iter()
+            .rev()
+            .find(|m| m.epoch == epoch);
+        if let Some(before) = before.filter(|_| self.learnt.tally.examples == 0) {
+            entry.train.clone_from(&before.train);
+        }
+        self.told += 1;
         info!(job = self.name, epoch = %entry.epoch, "epoch ends");
-        // What was tried at or after this epoch in an earlier run has been undone and done again.
+        // A border that was met before is met again when rows were lost at it.
         self.history.progress.retain(|m| m.epoch < entry.epoch);
         let keep = if self.plan.validation.is_empty() {
             self.target >= self.plan.epochs
@@ -150,7 +215,11 @@ impl Job {
         self.history.progress.push(entry);
         if keep {
             self.history.epochs = self.target;
-            self.store(Kind::Save);
+            if self.checkpoints.is_some() {
+                self.phase = Phase::Pinning;
+            } else {
+                self.store(Kind::Save);
+            }
             return;
         }
         let worse = self.target - self.history.epochs;
@@ -193,8 +262,15 @@ impl Job {
         // checkpoint holds; else the undone epochs would be opened again.
         self.target = self.history.epochs;
         self.sources.want(self.target);
-        self.begin_lineage(cluster);
-        self.store(Kind::RestoreBest);
+        let best = self.checkpoints.as_ref().and_then(Checkpoints::best);
+        if let Some(best) = best {
+            let complete = IntervalSet::below(self.sources.limit().0);
+            self.begin_lineage_with(best, complete, cluster);
+            self.phase = Phase::Returning;
+        } else {
+            self.begin_lineage(cluster);
+            self.store(Kind::RestoreBest);
+        }
     }
 
     /// Scores the test files, if there are any.
@@ -217,8 +293,33 @@ impl Job {
     /// N4: begins a new life of the job's state; what was said of the former one counts no more.
     pub(super) fn begin_lineage(&mut self, cluster: &mut Cluster) {
         self.lineage.0 += 1;
+        self.origin = None;
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.begin_lineage(None);
+        }
         cluster.raise();
         self.sources.forget_all();
+    }
+
+    /// N4: begins a new life of the job's state with a checkpoint of the store: its servers put it
+    /// back, and only what they report as of the new assignment counts.
+    pub(super) fn begin_lineage_with(
+        &mut self,
+        origin: CheckpointId,
+        complete: IntervalSet,
+        cluster: &mut Cluster,
+    ) {
+        self.begin_lineage(cluster);
+        self.origin = Some(origin);
+        self.reassign_all(cluster);
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.begin_lineage(Some(PublishedState {
+                checkpoint: origin,
+                root: origin,
+                taken: 0,
+                complete,
+            }));
+        }
     }
 
     /// Ends the job with an error that every worker is told.

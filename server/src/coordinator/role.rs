@@ -13,8 +13,9 @@ use windlass_common::split::Draw;
 use windlass_proto::{ErrorKind, WireError};
 
 use super::bounds;
+use super::checkpoints::Saving;
 use super::cluster::Cluster;
-use super::job::{Job, Meeting};
+use super::job::{Job, Meeting, Stored};
 use super::members::Sender;
 use super::phase::Phase;
 
@@ -39,25 +40,29 @@ pub struct Settings {
     /// How long a lease lasts without a renewal, above 0. 10s: a worker that is gone costs that
     /// long once, and one that is slow renews many times before.
     pub lease: Duration,
+    /// How jobs are saved; `None` without a store for checkpoints.
+    pub saving: Option<Saving>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(10),
+            saving: None,
         }
     }
 }
 
 /// The state of the coordinator role.
 ///
-/// It is memory only: a new life knows no jobs, and workers that come back start theirs again from
-/// their checkpoints. Names never repeat between lives, so nothing old can be taken for new.
+/// It is memory only; who keeps it makes [`record`](Self::record) durable. A new life without one
+/// knows no jobs. Names never repeat between lives, so nothing old can be taken for new.
 #[derive(Debug)]
 pub struct Coordinator {
-    cluster: Cluster,
-    jobs: BTreeMap<JobId, Job>,
-    names: BTreeMap<String, JobId>,
+    saving: Option<Saving>,
+    pub(super) cluster: Cluster,
+    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) names: BTreeMap<String, JobId>,
     gone: BTreeMap<JobId, WireError>,
     last_job: JobId,
 }
@@ -72,6 +77,7 @@ impl Coordinator {
         // take a new job for one that it still holds.
         let last_job = JobId((draw.bits() >> 32) << 16);
         Self {
+            saving: settings.saving,
             cluster: Cluster::new(settings.lease, draw),
             jobs: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -80,18 +86,31 @@ impl Coordinator {
         }
     }
 
-    /// Lets a worker join a job, or creates it.
+    /// Lets a worker join a job, or creates it in a cluster that stores nothing.
+    ///
+    /// # Errors
+    /// As [`register_with`](Self::register_with).
+    pub fn register(&mut self, register: Register, now: Duration) -> Result<Registered, WireError> {
+        self.register_with(register, Stored::default(), now)
+    }
+
+    /// Lets a worker join a job, or creates it from what the cluster's store holds of it.
     ///
     /// # Errors
     /// `Invalid` and `TooLarge` for what no job may be, `Mismatch` where the worker's schema or
     /// recipe is not the job's, with both sides.
-    pub fn register(&mut self, register: Register, now: Duration) -> Result<Registered, WireError> {
+    pub fn register_with(
+        &mut self,
+        register: Register,
+        stored: Stored,
+        now: Duration,
+    ) -> Result<Registered, WireError> {
         bounds::validate(&register)?;
         self.pass_time(now);
         let worker = register.worker;
         let id = match self.meet(&register)? {
             Some(id) => id,
-            None => self.create(register)?,
+            None => self.create(register, stored)?,
         };
         let job = lookup(&mut self.jobs, &self.gone, id)?;
         job.workers.hear(worker, now)?;
@@ -169,7 +188,7 @@ impl Coordinator {
         if sender != Sender::Late {
             for told in report.jobs {
                 if let Some(job) = self.jobs.get_mut(&told.job) {
-                    job.hear(server, told.shards);
+                    job.hear(server, told);
                 }
             }
         }
@@ -209,7 +228,7 @@ impl Coordinator {
         }
     }
 
-    fn create(&mut self, register: Register) -> Result<JobId, WireError> {
+    fn create(&mut self, register: Register, stored: Stored) -> Result<JobId, WireError> {
         if self.jobs.len() >= MAX_JOBS {
             let why = format!(
                 "job `{}`: this cluster leads {MAX_JOBS} jobs, the most it can; use another or \
@@ -218,11 +237,12 @@ impl Coordinator {
             );
             return Err(WireError::new(ErrorKind::TooLarge, why));
         }
+        let job = Job::new(register, stored, self.saving)?;
         self.last_job.0 += 1;
         let id = self.last_job;
-        info!(job = register.job, %id, "job begins");
-        self.names.insert(register.job.clone(), id);
-        self.jobs.insert(id, Job::new(register));
+        info!(job = job.name, %id, "job begins");
+        self.names.insert(job.name.clone(), id);
+        self.jobs.insert(id, job);
         Ok(id)
     }
 
@@ -262,7 +282,7 @@ impl Coordinator {
 }
 
 /// Finds a job, or says what became of it.
-fn lookup<'a>(
+pub(super) fn lookup<'a>(
     jobs: &'a mut BTreeMap<JobId, Job>,
     gone: &BTreeMap<JobId, WireError>,
     id: JobId,

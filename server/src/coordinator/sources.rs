@@ -180,6 +180,11 @@ impl Sources {
         self.refresh();
     }
 
+    /// Shards of which no owner has told what it holds.
+    pub(super) fn unreported(&self) -> u32 {
+        u32::try_from(self.unreported).unwrap_or(u32::MAX)
+    }
+
     /// Whether all wanted sources are complete in every shard.
     pub(super) fn all_complete(&self) -> bool {
         let whole = |r: &std::ops::Range<u64>| r.start == 0 && r.end >= self.limit;
@@ -241,6 +246,14 @@ impl Sources {
             let rounds = if self.spoke.is_empty() { 1 } else { 2 };
             self.resting.insert(source, self.round + rounds);
         }
+    }
+
+    /// Takes all sources back: nobody holds or has just finished any.
+    pub(super) fn return_all(&mut self) {
+        self.leased.clear();
+        self.finished.clear();
+        self.resting.clear();
+        self.refresh();
     }
 
     fn lacks(&self, source: SourceId) -> bool {

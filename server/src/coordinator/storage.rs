@@ -5,8 +5,10 @@ use std::time::Duration;
 use tracing::info;
 use windlass_common::coordination::{Purpose, StorageLease, Task};
 use windlass_common::id::{LeaseId, WorkerId};
+use windlass_common::interval_set::IntervalSet;
 use windlass_proto::ErrorKind;
 
+use super::checkpoints::{Cause, Checkpoints, Ready};
 use super::cluster::Cluster;
 use super::job::Job;
 use super::leases::Work;
@@ -106,6 +108,10 @@ impl Job {
         match storing.kind {
             Kind::RestoreFirst => {
                 self.reassign_all(cluster);
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    // What was installed is nowhere but in memory.
+                    checkpoints.ask();
+                }
                 match self.plan.purpose {
                     Purpose::Train => self.begin_epoch(cluster),
                     Purpose::Evaluate => self.evaluate(),
@@ -116,16 +122,46 @@ impl Job {
                 self.reassign_all(cluster);
                 self.test();
             }
-            Kind::Seal => {
-                info!(job = self.name, epochs = self.history.epochs, "job is done");
-                self.phase = Phase::Done;
-            }
+            Kind::Seal if self.checkpoints.is_some() => self.phase = Phase::Closing,
+            Kind::Seal => self.end(),
         }
+    }
+
+    /// Ends a job that has nothing more to do.
+    pub(super) fn end(&mut self) {
+        info!(job = self.name, epochs = self.history.epochs, "job is done");
+        self.phase = Phase::Done;
+    }
+
+    /// Orders a checkpoint in the cluster's store for this cause, unless it is under way.
+    pub(super) fn require(&mut self, cause: Cause) {
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.require(cause);
+        }
+    }
+
+    /// I4: whether all that is wanted is complete by its owners' word and closed (rule C7).
+    pub(super) fn is_closed(&self) -> bool {
+        let wanted = IntervalSet::below(self.sources.limit().0);
+        let held = self.checkpoints.as_ref().map(Checkpoints::held_by_both);
+        self.sources.all_complete() && held.is_none_or(|held| held.intersection(&wanted) == wanted)
+    }
+
+    /// Takes note that a checkpoint is in the cluster's store, and goes on if it was waited for.
+    pub(super) fn published(&mut self, ready: &Ready, taken: u64, cluster: &mut Cluster) {
+        let Some(checkpoints) = &mut self.checkpoints else {
+            return;
+        };
+        let cause = checkpoints.published_now(ready, taken);
+        if cause == Some(Cause::Best) && matches!(self.phase, Phase::Pinning) {
+            self.store(Kind::Save);
+        }
+        self.advance(cluster);
     }
 
     /// A report that was on its way while the shards were put back would tell of the state before.
     /// Only one that names the new assignment was surely made after it.
-    fn reassign_all(&mut self, cluster: &mut Cluster) {
+    pub(super) fn reassign_all(&mut self, cluster: &mut Cluster) {
         self.owners.renew_all(cluster.incarnation());
         self.sources.forget_all();
     }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use windlass_client::transport::Next;
 use windlass_common::coordination::{Outcome, Progress, Purpose, ScoreLease, Task, TrainLease};
+use windlass_common::failpoint;
 use windlass_common::id::{LeaseId, Seq, ServerId, ShardId, SourceId, WorkerId};
 use windlass_proto::{ErrorKind, WireError};
 
+use super::checkpoints::Checkpoints;
 use super::cluster::Cluster;
 use super::job::Job;
 use super::leases::Work;
@@ -92,6 +94,9 @@ impl Job {
                 if self.sources.is_of_last_epoch(source) {
                     self.learnt.count(source, &tally);
                 }
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.learnt(tally.examples);
+                }
                 self.sources.finish(source, returned.in_time);
             }
             (Work::Score { board, index }, Outcome::Scored(tally)) => {
@@ -159,6 +164,10 @@ impl Job {
             Pick::Complete => match &self.phase {
                 Phase::Storing(_) => self.storage(worker, cluster, now),
                 Phase::Training => self.wait_for_others(self.leases.training(), cluster, now),
+                Phase::Pinning | Phase::Closing => {
+                    let reason = self.saving_reason();
+                    self.wait_for_servers(reason, RETRY_OTHERS, cluster, now)
+                }
                 _ => self.score(worker, cluster, now),
             },
         })
@@ -172,6 +181,7 @@ impl Job {
         cluster: &mut Cluster,
         now: Duration,
     ) -> Task {
+        failpoint::reached("lease-grant-before");
         let (epoch, index) = self.orders.split_of(source);
         let lease = cluster.lease();
         let until = now + cluster.ttl;
@@ -262,6 +272,16 @@ impl Job {
                 format!("waiting until server {address} tells what it holds of shard {shard}")
             }
             None => format!("waiting for an owner of shard {shard}"),
+        }
+    }
+
+    fn saving_reason(&self) -> String {
+        let shards = self.schema.shards.len();
+        match self.checkpoints.as_ref().and_then(Checkpoints::under_way) {
+            Some((checkpoint, saved)) => {
+                format!("waiting for checkpoint {checkpoint} ({saved} of {shards} shards saved)")
+            }
+            None => "waiting for a checkpoint".into(),
         }
     }
 

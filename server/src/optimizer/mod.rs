@@ -2,10 +2,11 @@
 //!
 //! A row's state is its weights and its slots; everything else an update needs is settings and the
 //! count of pushes. The settings live in `windlass_common::optimizer`. In every file `g` is the
-//! gradient after the coupled penalty: `g + l2·w`.
+//! gradient after the coupled penalty: `g + l2·w`; `count` has neither penalty nor rate.
 
 mod adagrad;
 mod adam;
+mod count;
 mod ftrl;
 mod momentum;
 mod rowwise_adagrad;
@@ -35,6 +36,8 @@ pub enum Update<'a> {
     Adam(adam::Corrected),
     /// See `ftrl`.
     Ftrl(&'a Ftrl),
+    /// See `count`.
+    Count,
 }
 
 impl Optimizer {
@@ -49,7 +52,10 @@ impl Optimizer {
     /// Shapes: weights `[dim]`, slots `[slots]`.
     pub fn born(&self, weights: &[f32], slots: &mut [f32]) {
         match &self.spec {
-            OptimizerSpec::Sgd(_) | OptimizerSpec::Momentum(_) | OptimizerSpec::Adam(_) => {}
+            OptimizerSpec::Sgd(_)
+            | OptimizerSpec::Momentum(_)
+            | OptimizerSpec::Adam(_)
+            | OptimizerSpec::Count => {}
             OptimizerSpec::Adagrad(s) | OptimizerSpec::RowwiseAdagrad(s) => {
                 slots.fill(s.initial_accumulator);
             }
@@ -67,6 +73,7 @@ impl Optimizer {
             OptimizerSpec::RowwiseAdagrad(s) => Update::RowwiseAdagrad(s),
             OptimizerSpec::Adam(s) => Update::Adam(adam::Corrected::new(s, step)),
             OptimizerSpec::Ftrl(s) => Update::Ftrl(s),
+            OptimizerSpec::Count => Update::Count,
         }
     }
 }
@@ -81,6 +88,7 @@ impl Update<'_> {
             Self::RowwiseAdagrad(s) => rowwise_adagrad::step(s, weights, slots, gradient),
             Self::Adam(s) => s.step(weights, slots, gradient),
             Self::Ftrl(s) => ftrl::step(s, weights, slots, gradient),
+            Self::Count => count::step(weights, gradient),
         }
     }
 }

@@ -210,7 +210,57 @@ fn a_row_of_any_length_has_its_mean_square_accumulated() {
     }
 }
 
+/// Pushes `gradients` to a new counting row.
+fn counted(gradients: &[[f32; 3]]) -> [f32; 3] {
+    let optimizer = Optimizer::new(OptimizerSpec::Count);
+    let mut row = [0.0; 3];
+    optimizer.born(&row, &mut []);
+    for (t, gradient) in (1..).zip(gradients) {
+        optimizer.at(Clock(t)).row(&mut row, &mut [], gradient);
+    }
+    row
+}
+
+/// By hand: 2^24 = 16777216, and limbs are least first.
+#[test]
+fn count_gives_the_golden_numbers() {
+    let one = [1.0, 0.0, 0.0];
+    let full = 16_777_215.0;
+    assert_eq!(counted(&[one; 3]), [3.0, 0.0, 0.0]);
+    assert_eq!(counted(&[[full, 0.0, 0.0], one]), [0.0, 1.0, 0.0]);
+    assert_eq!(counted(&[[16_777_216.0, 0.0, 0.0], one]), [1.0, 1.0, 0.0]);
+    assert_eq!(counted(&[[full, full, 0.0], one]), [0.0, 0.0, 1.0]);
+    assert_eq!(
+        counted(&[[5.0, 6.0, 7.0], [full, 1.0, 0.0]]),
+        [4.0, 8.0, 7.0]
+    );
+    assert_eq!(counted(&[[0.0; 3]]), [0.0; 3]);
+}
+
+#[test]
+fn a_count_that_passed_its_end_is_none_for_ever() {
+    let full = [16_777_215.0; 3];
+    let passed = [0.0, 0.0, 16_777_216.0];
+    assert_eq!(counted(&[full, [1.0, 0.0, 0.0]]), passed);
+    assert_eq!(counted(&[full, [1.0, 0.0, 0.0], [3.0, 0.0, 0.0]]), passed);
+}
+
 proptest! {
+    #[test]
+    fn counts_are_sums_of_integers(
+        pushes in prop::collection::vec((0u32..=1 << 24, 0u32..1 << 24, 0u32..1 << 19), 0..30),
+    ) {
+        let gradients: Vec<_> = pushes
+            .iter()
+            .map(|&(a, b, c)| [a as f32, b as f32, c as f32])
+            .collect();
+        let sum: u128 = pushes
+            .iter()
+            .map(|&(a, b, c)| u128::from(a) + (u128::from(b) << 24) + (u128::from(c) << 48))
+            .sum();
+        prop_assert_eq!(windlass_common::count::read(&counted(&gradients)), Some(sum));
+    }
+
     #[test]
     fn finite_gradients_leave_finite_rows(
         gradients in prop::collection::vec(prop::array::uniform3(-1e6f32..1e6), 1..20),

@@ -1,19 +1,20 @@
 //! The data plane: streams of pulls and pushes, and shards' copies in chunks.
 //!
 //! What a stream may hold in memory is bounded: `max_in_flight` requests that are decoded and wait,
-//! one that is worked on, and one answer that waits for the client to read it.
+//! one that is worked on, [`ANSWERS`] times as many answers to pushes that wait for the log, and one
+//! answer that waits for the client to read it.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, BoxStream, FuturesOrdered, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::{Request, Response, Status, Streaming};
-use windlass_client::transport::Shards;
-use windlass_common::exchange::{Pull, Push};
+use windlass_common::exchange::{Pull, Push, Pushed};
+use windlass_common::failpoint;
 use windlass_common::id::{JobId, Lineage};
 use windlass_proto::v1::data_server::Data;
 use windlass_proto::v1::exchange_request::Ask;
@@ -21,9 +22,12 @@ use windlass_proto::v1::exchange_response::Answer;
 use windlass_proto::v1::install_request::Part;
 use windlass_proto::{ErrorKind, Limits, WireError, chunks, limits, v1, version};
 
+use super::ANSWERS;
+use crate::durable::{Durable, Release, Worked};
+
 /// The shards of this server.
 pub(super) struct DataService {
-    pub(super) shards: Arc<dyn Shards>,
+    pub(super) shards: Arc<dyn Durable>,
     pub(super) limits: Limits,
     pub(super) max_in_flight: usize,
     /// Becomes true when the server stops.
@@ -43,14 +47,15 @@ impl Data for DataService {
         let (asked, asks) = mpsc::channel(self.max_in_flight);
         let (answered, answers) = mpsc::channel(1);
         let reading = read(request.into_inner(), asked, self.stopping.clone());
-        let working = work(
-            Arc::clone(&self.shards),
-            asks,
-            answered.clone(),
-            self.limits,
-        );
+        let (put_off, to_release) = mpsc::channel(1);
+        let out = Out {
+            answered: answered.clone(),
+            limits: self.limits,
+        };
+        let working = work(Arc::clone(&self.shards), asks, put_off, out.clone());
+        let releasing = release(to_release, self.max_in_flight * ANSWERS, out);
         let task = tokio::spawn(async move {
-            let (end, ()) = tokio::join!(reading, working);
+            let (end, (), ()) = tokio::join!(reading, working, releasing);
             if let Err(error) = end {
                 // An error means that the client has gone.
                 let _ = answered.send(Err(error.into())).await;
@@ -143,24 +148,110 @@ async fn read(
     }
 }
 
-/// Asks the shards one question after the other, so that a pull sees the pushes before it.
-async fn work(
-    shards: Arc<dyn Shards>,
-    mut asks: mpsc::Receiver<Asked>,
+/// The way back to the client.
+#[derive(Clone)]
+struct Out {
     answered: mpsc::Sender<Result<v1::ExchangeResponse, Status>>,
     limits: Limits,
+}
+
+impl Out {
+    /// Sends an answer when there is room; `Err` when nobody listens any more.
+    async fn send(&self, id: u64, answer: Result<Answer, WireError>) -> Result<(), Gone> {
+        let acknowledges = matches!(answer, Ok(Answer::Pushed(_)));
+        if acknowledges {
+            failpoint::reached("acknowledge-before");
+        }
+        let response = v1::ExchangeResponse::new(id, answer, &self.limits);
+        let sent = self.answered.send(Ok(response)).await.map_err(|_| Gone);
+        if acknowledges {
+            failpoint::reached("acknowledge-after");
+        }
+        sent
+    }
+}
+
+/// The client has gone.
+struct Gone;
+
+/// A push's answer that may not leave yet.
+struct PutOff {
+    id: u64,
+    pushed: Pushed,
+    release: Release,
+}
+
+/// Asks the shards one question after the other, so that a pull sees the pushes before it; what is
+/// answered later does not hold up the next.
+async fn work(
+    shards: Arc<dyn Durable>,
+    mut asks: mpsc::Receiver<Asked>,
+    put_off: mpsc::Sender<PutOff>,
+    out: Out,
 ) {
     while let Some((id, question)) = asks.recv().await {
         let answer = match question {
             Ok(Question::Pull(pull)) => shards.pull(pull).await.map(|p| Answer::Pulled(p.into())),
-            Ok(Question::Push(push)) => shards.push(push).await.map(|p| Answer::Pushed(p.into())),
+            Ok(Question::Push(push)) => {
+                // Room first: what is applied has a place to wait for the log.
+                let Ok(room) = put_off.reserve().await else {
+                    return;
+                };
+                match shards.work(push).await {
+                    Ok(Worked {
+                        pushed,
+                        release: Some(release),
+                    }) => {
+                        room.send(PutOff {
+                            id,
+                            pushed,
+                            release,
+                        });
+                        continue;
+                    }
+                    worked => worked.map(|w| Answer::Pushed(w.pushed.into())),
+                }
+            }
             Err(error) => Err(error),
         };
-        let response = v1::ExchangeResponse::new(id, answer, &limits);
-        if answered.send(Ok(response)).await.is_err() {
+        if out.send(id, answer).await.is_err() {
             return;
         }
     }
+}
+
+/// Sends answers to pushes as the log releases them (rule S2), of which at most `most` wait.
+async fn release(mut put_off: mpsc::Receiver<PutOff>, most: usize, out: Out) {
+    // In order: a log reaches the disk in order, and what it reaches at once is told the same way in
+    // every run of a simulation.
+    let mut waiting = FuturesOrdered::new();
+    let mut ended = false;
+    loop {
+        tokio::select! {
+            biased;
+            Some((id, answer)) = waiting.next() => {
+                if out.send(id, answer).await.is_err() {
+                    return;
+                }
+            }
+            // One more waits in the channel.
+            next = put_off.recv(), if !ended && waiting.len() + 1 < most => match next {
+                Some(put_off) => waiting.push_back(released(put_off)),
+                None => ended = true,
+            },
+            else => return,
+        }
+    }
+}
+
+async fn released(put_off: PutOff) -> (u64, Result<Answer, WireError>) {
+    let PutOff {
+        id,
+        pushed,
+        release,
+    } = put_off;
+    let answer = release.await.map(|()| Answer::Pushed(pushed.into()));
+    (id, answer)
 }
 
 async fn next_part(parts: &mut Streaming<v1::InstallRequest>) -> Result<Option<Part>, Status> {

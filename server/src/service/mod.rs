@@ -1,8 +1,9 @@
 //! The server's side of the wire: gRPC services over the traits of
 //! [`transport`](windlass_client::transport).
 //!
-//! Reading order: this file (what is served, and until when), `data`, `control`, `peer`.
+//! Reading order: this file (what is served, and until when), `data`, `control`, `admin`, `peer`.
 
+mod admin;
 mod control;
 mod data;
 mod peer;
@@ -18,15 +19,19 @@ use tokio::sync::watch;
 use tonic::transport::Server;
 use tracing::warn;
 use windlass_client::runtime::Io;
-use windlass_client::transport::{Control, Membership, Shards};
+use windlass_client::transport::{Admin, Control, Membership};
 use windlass_proto::Limits;
+use windlass_proto::v1::admin_server::AdminServer;
 use windlass_proto::v1::control_server::ControlServer;
 use windlass_proto::v1::data_server::DataServer;
 use windlass_proto::v1::membership_server::MembershipServer;
 
+use admin::AdminService;
 use control::{ControlService, MembershipService};
 use data::DataService;
 use peer::Peer;
+
+use crate::durable::Durable;
 
 /// Frames of HTTP/2 carry up to this much. The default of 16 KiB costs a third of the throughput of
 /// messages of 1 MiB.
@@ -44,25 +49,50 @@ const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(10), Duration::from
 /// How long to wait when a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The coordinator's two faces, on the server that has the role.
-pub type Coordinator = (Arc<dyn Control>, Arc<dyn Membership>);
+/// How many answers of a stream may wait for the log, for each request that may wait for the shards.
+/// 8: with 16 requests, the answers to 16 open pushes that are cut in 8 messages each.
+pub const ANSWERS: usize = 8;
+
+/// The coordinator's faces, on the server that has the role.
+#[derive(Clone)]
+pub struct Faces {
+    /// As workers see it.
+    pub control: Arc<dyn Control>,
+    /// As servers see it.
+    pub membership: Arc<dyn Membership>,
+    /// As people see it.
+    pub admin: Arc<dyn Admin>,
+}
+
+impl Faces {
+    /// Takes the faces of one coordinator.
+    #[must_use]
+    pub fn of<T: Control + Membership + Admin + 'static>(coordinator: Arc<T>) -> Self {
+        Self {
+            control: Arc::clone(&coordinator) as _,
+            membership: Arc::clone(&coordinator) as _,
+            admin: coordinator,
+        }
+    }
+}
 
 /// What a server answers to the network.
 pub struct Router {
-    shards: Arc<dyn Shards>,
-    coordinator: Option<Coordinator>,
+    shards: Arc<dyn Durable>,
+    coordinator: Option<Faces>,
     limits: Limits,
     max_in_flight: usize,
 }
 
 /// Puts together what a server answers to the network.
 ///
-/// Of each stream at most `max_in_flight` requests (at least 1) are decoded and wait for the shards;
-/// further ones wait in the connection, and so does a client that does not read its answers.
+/// Of each stream at most `max_in_flight` requests (at least 1) are decoded and wait for the shards,
+/// and [`ANSWERS`] times as many answers to pushes, which have no rows, wait for the log; further
+/// requests wait in the connection, and so does a client that does not read its answers.
 #[must_use]
 pub fn router(
-    shards: Arc<dyn Shards>,
-    coordinator: Option<Coordinator>,
+    shards: Arc<dyn Durable>,
+    coordinator: Option<Faces>,
     limits: Limits,
     max_in_flight: usize,
 ) -> Router {
@@ -116,9 +146,12 @@ impl Router {
             max_in_flight: self.max_in_flight,
             stopping,
         };
-        let (control, membership) = self.coordinator.unzip();
-        let control = control.map(|control| ControlService { control });
-        let membership = membership.map(|membership| MembershipService { membership });
+        let faces = self.coordinator;
+        let admin = faces.clone().map(|f| AdminService { admin: f.admin });
+        let membership = faces.clone().map(|f| MembershipService {
+            membership: f.membership,
+        });
+        let control = faces.map(|f| ControlService { control: f.control });
         let (interval, timeout) = KEEPALIVE;
         Server::builder()
             .http2_keepalive_interval(Some(interval))
@@ -132,6 +165,9 @@ impl Router {
             )
             .add_optional_service(
                 membership.map(|m| MembershipServer::new(m).max_decoding_message_size(limit)),
+            )
+            .add_optional_service(
+                admin.map(|a| AdminServer::new(a).max_decoding_message_size(limit)),
             )
             .serve_with_incoming_shutdown(incoming.map_ok(Peer), async {
                 shutdown.await;

@@ -4,6 +4,8 @@ use futures_util::FutureExt;
 use proptest::prelude::*;
 use windlass_client::transport::Shards;
 use windlass_common::exchange::{Answer, Pull, Push, TableGradients};
+use windlass_common::format::Base;
+use windlass_common::format::log::Record;
 use windlass_common::id::{Clock, MapEpoch, PushId, Seq, SourceId, TableId};
 use windlass_common::init::Init;
 use windlass_common::key::Key;
@@ -69,6 +71,9 @@ fn assignment(epoch: u64, shards: &[u16]) -> Assignment {
             .iter()
             .map(|&s| (ShardId(s), incarnation(epoch)))
             .collect(),
+        origin: None,
+        save: None,
+        settled: None,
     }
 }
 
@@ -408,7 +413,8 @@ fn a_long_request_goes_to_the_pool_and_gives_the_same_bits() {
         .map(|s| Shard::new(ShardId(s), Lineage(1), &schema()))
         .collect();
     for twin in &mut twins {
-        crate::apply::apply(twin, &long).unwrap();
+        let part = Record::of(&long, twin.id);
+        crate::apply::apply(twin, &part, None).unwrap();
     }
     answers(&store, long);
     for twin in &twins {
@@ -440,6 +446,17 @@ fn n4_an_image_replaces_a_shard_in_a_new_lineage() {
         kind(now(store.push(push(2, &keys, &[0])))),
         ErrorKind::StaleLineage
     );
+    let delta = ShardImage {
+        base: Some(Base::default()),
+        ..image.clone()
+    };
+    assert!(matches!(
+        store.replace(JOB, Lineage(2), delta),
+        Err(Error::ImageIsDelta {
+            shard: ShardId(0),
+            ..
+        })
+    ));
     let elsewhere = ShardImage {
         shard: ShardId(2),
         ..image

@@ -1,9 +1,11 @@
 //! One table of one shard: an index over slabs of rows.
 //!
-//! Reading order: `index` (key to slot), `slab` (slot to row), then [`Table`].
+//! Reading order: `index` (key to slot), `slab` (slot to row), `touched` (what changed since a
+//! copy), then [`Table`].
 
 mod index;
 mod slab;
+mod touched;
 
 use windlass_common::format::TableImage;
 use windlass_common::id::Clock;
@@ -14,12 +16,22 @@ use windlass_common::shard::ShardCount;
 
 use self::index::{Index, MAX_ROWS};
 use self::slab::Slab;
+use self::touched::Touched;
 use crate::error::Error;
 use crate::optimizer::Optimizer;
 
 /// Keys are worked in groups of this many, in two stages: all slots, then all rows. The misses of a
 /// stage are independent of each other, so the processor waits for several at once.
 const GROUP: usize = 64;
+
+/// Which of the last two copies a delta builds on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// The last one.
+    Last,
+    /// The one before it.
+    BeforeLast,
+}
 
 /// The rows of one table in one shard. No locks: whoever has it has it alone.
 #[derive(Clone, Debug)]
@@ -31,6 +43,17 @@ pub struct Table {
     slab: Slab,
     initializer: Initializer,
     optimizer: Optimizer,
+    /// From the first copy on that a delta may build on.
+    changes: Option<Changes>,
+}
+
+/// Which rows were changed since the last two copies.
+#[derive(Clone, Debug, Default)]
+struct Changes {
+    /// Since the last.
+    since_last: Touched,
+    /// Between the one before and the last.
+    before_last: Touched,
 }
 
 impl Table {
@@ -44,6 +67,7 @@ impl Table {
             slab: Slab::new(schema.dim() + schema.slots()),
             initializer: Initializer::new(schema.init, seed, &schema.name),
             optimizer: Optimizer::new(schema.optimizer.clone()),
+            changes: None,
         }
     }
 
@@ -128,6 +152,11 @@ impl Table {
             for (slot, &key) in slots.iter_mut().zip(keys) {
                 *slot = self.slot_or_born(key);
             }
+            if let Some(changes) = &mut self.changes {
+                slots[..keys.len()]
+                    .iter()
+                    .for_each(|&slot| changes.since_last.add(slot));
+            }
             let update = self.optimizer.at(step);
             for (&slot, gradient) in slots.iter().zip(gradients.chunks_exact(dim)) {
                 let (weights, slots) = self.slab.row_mut(slot).split_at_mut(dim);
@@ -166,10 +195,11 @@ impl Table {
         self.len() == 0
     }
 
-    /// The memory of index and rows.
+    /// The memory of index, rows and what is known of changes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.index.bytes() + self.slab.bytes()
+        let bits = |c: &Changes| c.since_last.bytes() + c.before_last.bytes();
+        self.index.bytes() + self.slab.bytes() + self.changes.as_ref().map_or(0, bits)
     }
 
     /// Copies all rows, in the order of their birth.
@@ -189,6 +219,67 @@ impl Table {
             slots: width - self.dim,
             keys,
             rows,
+            deleted: Vec::new(),
+        }
+    }
+
+    /// How many rows were changed since the last copy, or since the one before it.
+    pub(crate) fn changed(&self, since: Since) -> usize {
+        match (&self.changes, since) {
+            (None, _) => self.len(),
+            (Some(changes), Since::Last) => changes.since_last.len(),
+            // At most; those that were changed twice count twice.
+            (Some(changes), Since::BeforeLast) => {
+                (changes.since_last.len() + changes.before_last.len()).min(self.len())
+            }
+        }
+    }
+
+    /// Copies the rows that were changed since an earlier copy; all of them without one. The rows
+    /// that change from now on are those since this copy.
+    pub(crate) fn copy(&mut self, since: Option<Since>) -> TableImage {
+        let changes = self.changes.get_or_insert_default();
+        let last = std::mem::take(&mut changes.since_last);
+        match since {
+            None => {
+                changes.before_last = Touched::default();
+                self.image()
+            }
+            Some(Since::Last) => {
+                let image = self.changed_rows(&last);
+                self.before_last(last);
+                image
+            }
+            Some(Since::BeforeLast) => {
+                let mut all = last;
+                all.merge(&changes.before_last);
+                let image = self.changed_rows(&all);
+                self.before_last(all);
+                image
+            }
+        }
+    }
+
+    fn before_last(&mut self, touched: Touched) {
+        if let Some(changes) = &mut self.changes {
+            changes.before_last = touched;
+        }
+    }
+
+    fn changed_rows(&self, touched: &Touched) -> TableImage {
+        let width = self.slab.width();
+        let mut keys = Vec::with_capacity(touched.len());
+        let mut rows = Vec::with_capacity(touched.len() * width);
+        for (key, slot) in self.index.iter().filter(|&(_, slot)| touched.has(slot)) {
+            keys.push(key);
+            rows.extend_from_slice(self.slab.row(slot));
+        }
+        TableImage {
+            dim: self.dim,
+            slots: width - self.dim,
+            keys,
+            rows,
+            deleted: Vec::new(),
         }
     }
 

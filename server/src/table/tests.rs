@@ -21,7 +21,7 @@ fn table(schema: &TableSchema) -> Table {
     Table::new(schema, 1, ShardCount::default())
 }
 
-fn optimizers() -> [OptimizerSpec; 6] {
+fn optimizers() -> [OptimizerSpec; 7] {
     [
         OptimizerSpec::Sgd(Sgd::default()),
         OptimizerSpec::Momentum(Momentum::default()),
@@ -29,6 +29,7 @@ fn optimizers() -> [OptimizerSpec; 6] {
         OptimizerSpec::RowwiseAdagrad(Adagrad::default()),
         OptimizerSpec::Adam(Adam::default()),
         OptimizerSpec::Ftrl(Ftrl::default()),
+        OptimizerSpec::Count,
     ]
 }
 
@@ -52,7 +53,7 @@ proptest! {
     #[test]
     fn behaves_like_a_map_of_rows(
         pushes in prop::collection::vec(prop::collection::btree_set(0u64..400, 0..200), 1..8),
-        kind in 0usize..6,
+        kind in 0usize..7,
     ) {
         let schema = schema(optimizers()[kind].clone());
         let (dim, width) = (DIM, DIM + schema.slots());
@@ -135,6 +136,23 @@ fn the_step_after_a_restore_is_the_same_to_the_last_bit() {
 }
 
 #[test]
+fn a_count_goes_on_exactly_after_a_restore() {
+    let schema = TableSchema {
+        init: Init::Zeros,
+        ..schema(OptimizerSpec::Count)
+    };
+    let key = [Key(5)];
+    let mut saved = table(&schema);
+    saved.apply(&key, &[16_777_215.0, 16_777_215.0, 0.0], Clock(1));
+    let image = saved.image();
+    assert_eq!((image.dim, image.slots), (DIM, 0));
+    let mut restored = Table::from_image(&schema, 1, ShardCount::default(), &image).unwrap();
+    restored.apply(&key, &[2.0, 0.0, 0.0], Clock(2));
+    let expected = [1f32, 0.0, 1.0].map(f32::to_bits);
+    assert_eq!(read(&restored, &key), expected);
+}
+
+#[test]
 fn an_image_of_another_shape_is_refused_with_both_sides() {
     let adagrad = schema(optimizers()[2].clone());
     let sgd = table(&schema(optimizers()[0].clone())).image();
@@ -153,6 +171,7 @@ fn an_image_that_contradicts_itself_is_refused() {
         slots: 0,
         keys: keys.iter().copied().map(Key).collect(),
         rows: vec![0.0; floats],
+        deleted: Vec::new(),
     };
     let load = |image| Table::from_image(&schema, 1, ShardCount::default(), &image);
     assert!(load(image(&[1, 2], 6)).is_ok());

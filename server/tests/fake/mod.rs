@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use windlass_client::transport::{Answered, Control, Membership, Next, Shards};
+use windlass_client::transport::{Admin, Answered, Control, Membership, Next, Shards};
 use windlass_common::coordination::{
     Assigned, Progress, Register, Registered, Report, ShardMap, Task,
 };
@@ -13,7 +13,9 @@ use windlass_common::exchange::{Answer, Pull, Pulled, Push, Pushed, TableGradien
 use windlass_common::id::*;
 use windlass_common::key::Key;
 use windlass_common::shard::{ShardCount, ShardedKeys};
+use windlass_common::status::ClusterStatus;
 use windlass_proto::{ErrorKind, WireError};
+use windlass_server::durable::Durable;
 
 /// Weights a row of table 0 and of table 1.
 pub const DIMS: [usize; 2] = [1, 16];
@@ -171,6 +173,9 @@ impl Shards for FakeShards {
     }
 }
 
+/// The default: an answer waits for what `push` waits for.
+impl Durable for FakeShards {}
+
 /// Answers with what it was asked, where it can.
 #[derive(Default)]
 pub struct FakeCoordinator;
@@ -225,6 +230,20 @@ impl Membership for FakeCoordinator {
                 jobs: vec![],
             })
         })
+    }
+}
+
+impl Admin for FakeCoordinator {
+    fn status(&self) -> Answered<'_, ClusterStatus> {
+        Box::pin(async move { Ok(ClusterStatus::default()) })
+    }
+
+    fn save(&self, job: String) -> Answered<'_, CheckpointId> {
+        Box::pin(async move { Ok(CheckpointId(job.len() as u64)) })
+    }
+
+    fn restore(&self, _: String, checkpoint: CheckpointId) -> Answered<'_, Lineage> {
+        Box::pin(async move { Ok(Lineage(checkpoint.0)) })
     }
 }
 

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use windlass_client::transport::Next;
 use windlass_common::coordination::{History, Purpose};
-use windlass_common::id::WorkerId;
+use windlass_common::format::Manifest;
+use windlass_common::id::{CheckpointId, JobId, Lineage, WorkerId};
+use windlass_common::interval_set::IntervalSet;
 use windlass_proto::ErrorKind;
 
 use super::world::{Setup, World};
+use crate::coordinator::Stored;
 
 /// A cluster whose one worker evaluates a job that another cluster trained, and the history of
 /// that training.
@@ -209,4 +212,42 @@ fn a_finished_job_is_dropped_ten_minutes_after_its_last_worker() {
     world.check_exact(&history);
     assert_ne!(world.workers[0].job, job);
     assert_eq!(2 * world.computed, 3 * computed, "it goes on from the disk");
+}
+
+#[test]
+fn a_job_that_begins_within_an_epoch_learns_the_rest_of_it() {
+    for (epochs, target) in [(1, 1), (2, 1), (2, 2)] {
+        let mut world = World::new(Setup::new(2, 1, epochs), 2, 1, 18);
+        let register = world.setup.register(WorkerId(99));
+        let newest = Manifest {
+            job: register.job.clone(),
+            job_id: JobId(7),
+            number: CheckpointId(3),
+            lineage: Lineage(1),
+            taken_ms: 0,
+            pinned: false,
+            windlass: String::new(),
+            config: String::new(),
+            schema: register.schema.clone(),
+            recipe: register.recipe.clone(),
+            target,
+            history: History::default(),
+            complete: IntervalSet::default(),
+            chains: Vec::new(),
+        };
+        let stored = Stored {
+            last: newest.number,
+            newest: Some(newest),
+        };
+        let now = world.now;
+        world
+            .coordinator
+            .register_with(register, stored, now)
+            .unwrap();
+        let history = world.run();
+        // These servers have no store, so what the checkpoint held is learnt again too.
+        assert_eq!(history.epochs, epochs);
+        world.check_exact(&history);
+        world.check_saved(&history);
+    }
 }

@@ -1,7 +1,9 @@
 //! Whole lives of jobs, and the coordinator's promises under crashes.
 
 mod crashes;
+mod durable;
 mod launches;
 mod lives;
 mod refusals;
+mod store;
 mod world;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use windlass_client::transport::{Control, Membership};
-use windlass_common::coordination::Report;
+use windlass_common::coordination::{Health, Report};
 use windlass_common::id::{Boot, JobId, LeaseId, MapEpoch, WorkerId};
 use windlass_common::runtime::{BoxFuture, Clock};
 use windlass_proto::ErrorKind;
@@ -25,6 +25,7 @@ fn report(seen: u64) -> Report {
         boot: Boot(1),
         number: 1,
         seen: MapEpoch(seen),
+        health: Health::default(),
         jobs: Vec::new(),
     }
 }

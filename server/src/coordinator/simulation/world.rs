@@ -4,19 +4,23 @@
 //! Rows are counts by batch, so that a state can be compared with "each batch once".
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use windlass_client::transport::Next;
 use windlass_common::coordination::{
-    Assigned, History, JobReport, Outcome, Plan, Purpose, Recipe, Register, Report, ScoreLease,
-    ShardReport, StorageLease, Task, TrainLease,
+    Assigned, Health, History, JobReport, Outcome, Plan, Purpose, Recipe, Register, Report,
+    ScoreLease, ShardReport, StorageLease, Task, TrainLease,
 };
+use windlass_common::format::ClusterState;
+use windlass_common::human::{Every, Span};
 use windlass_common::id::{
     Boot, Clock, Epoch, Incarnation, JobId, LeaseId, Lineage, MapEpoch, PushId, Seq, ServerId,
     ShardId, SourceId, WorkerId,
 };
 use windlass_common::init::Init;
 use windlass_common::optimizer::OptimizerSpec;
+use windlass_common::saving::{self, SaveOrder};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::ShardCount;
 use windlass_common::split::{Draw, InputFile};
@@ -24,7 +28,10 @@ use windlass_common::tally::{Metric, Tally};
 use windlass_common::windows::{Verdict, Windows};
 use windlass_proto::{ErrorKind, WireError};
 
-use crate::coordinator::{Coordinator, Settings};
+use crate::coordinator::record::Stamp;
+use crate::coordinator::{Coordinator, Saving, Settings, Stored};
+
+use super::store::Store;
 
 /// How long a lease lasts here.
 pub(super) const TTL: Duration = Duration::from_secs(2);
@@ -47,6 +54,9 @@ pub(super) struct Server {
     pub(super) id: Option<ServerId>,
     pub(super) up: bool,
     pub(super) jobs: BTreeMap<JobId, BTreeMap<ShardId, Shard>>,
+    /// What it is to save, and what it has saved for that.
+    save: Option<(JobId, SaveOrder)>,
+    saved: BTreeMap<ShardId, saving::Saved>,
     address: String,
     boot: Boot,
     number: u64,
@@ -171,6 +181,7 @@ impl Setup {
             plan: self.plan.clone(),
             fresh: false,
             checkpoint: None,
+            config: String::new(),
         }
     }
 }
@@ -211,13 +222,37 @@ pub(super) struct World {
     /// Batches computed, also those that were applied already.
     pub(super) computed: u64,
     pub(super) draw: Draw,
+    /// The store of checkpoints, if the cluster has one.
+    pub(super) store: Option<Store>,
+    settings: Settings,
+    stamp: Stamp,
+    /// What of the coordinator is durable.
+    written: ClusterState,
 }
 
 impl World {
     pub(super) fn new(setup: Setup, servers: u32, workers: u32, seed: u64) -> Self {
-        let settings = Settings { lease: TTL };
+        Self::with(setup, servers, workers, seed, None)
+    }
+
+    /// A cluster whose coordinator and checkpoints survive; a checkpoint is due every second.
+    pub(super) fn durable(setup: Setup, servers: u32, workers: u32, seed: u64) -> Self {
+        let saving = Saving {
+            every: Every::Time(Span::from_secs(1)),
+            full_every: 1,
+        };
+        Self::with(setup, servers, workers, seed, Some(saving))
+    }
+
+    fn with(setup: Setup, servers: u32, workers: u32, seed: u64, saving: Option<Saving>) -> Self {
+        let settings = Settings { lease: TTL, saving };
+        let coordinator = Coordinator::new(settings, seed);
         let mut world = Self {
-            coordinator: Coordinator::new(settings, seed),
+            stamp: coordinator.stamp(),
+            written: coordinator.record(),
+            coordinator,
+            settings,
+            store: saving.map(|_| Store::default()),
             now: Duration::ZERO,
             setup,
             servers: Vec::new(),
@@ -238,6 +273,8 @@ impl World {
             id: None,
             up: true,
             jobs: BTreeMap::new(),
+            save: None,
+            saved: BTreeMap::new(),
             address: format!("http://server-{}", self.servers.len()),
             boot: Boot(self.draw.bits()),
             number: 0,
@@ -261,11 +298,48 @@ impl World {
         });
     }
 
+    /// Writes down what must survive, when the coordinator's stamp says so; called after each of its
+    /// answers.
+    fn write_down(&mut self) {
+        let (stamp, record) = (self.coordinator.stamp(), self.coordinator.record());
+        if stamp != self.stamp {
+            (self.stamp, self.written) = (stamp, record);
+        } else {
+            assert_eq!(record, self.written, "a change that no stamp tells of");
+        }
+    }
+
+    /// The coordinator's process dies; another goes on from what was written.
+    pub(super) fn restart_coordinator(&mut self) {
+        let bytes = self.written.encode().unwrap();
+        let state = ClusterState::decode(&bytes, Path::new("coordinator.state")).unwrap();
+        assert_eq!(state, self.written);
+        let seed = self.draw.bits();
+        self.coordinator = Coordinator::resume(self.settings, seed, state, self.now);
+        (self.stamp, self.written) = (self.coordinator.stamp(), self.coordinator.record());
+    }
+
+    /// Writes the manifests of checkpoints that are ready.
+    fn publish(&mut self) {
+        let now = u64::try_from(self.now.as_millis()).unwrap();
+        while let Some(publication) = self.coordinator.take_publication() {
+            let store = self
+                .store
+                .as_mut()
+                .expect("nothing is saved without a store");
+            store.publish(publication.manifest.clone());
+            self.coordinator.published(&publication, Ok(now));
+            self.write_down();
+        }
+    }
+
     /// The process dies and starts again at its address, without memory.
     pub(super) fn restart_server(&mut self, s: usize) {
         let boot = Boot(self.draw.bits());
         let server = &mut self.servers[s];
         server.jobs.clear();
+        server.save = None;
+        server.saved.clear();
         (server.boot, server.number, server.seen) = (boot, 0, MapEpoch(0));
     }
 
@@ -356,8 +430,15 @@ impl World {
 
     /// A server reports and obeys the answer (rule S3).
     pub(super) fn speak(&mut self, s: usize) {
+        if let Some(store) = &mut self.store {
+            self.servers[s].save_one(store, &mut self.draw);
+        }
         let server = &mut self.servers[s];
         server.number += 1;
+        let saved_of = |job: JobId| match server.save {
+            Some((of, _)) if of == job => server.saved.values().cloned().collect(),
+            _ => Vec::new(),
+        };
         let tell = |(&shard, held): (&ShardId, &Shard)| ShardReport {
             shard,
             incarnation: held.incarnation,
@@ -375,17 +456,21 @@ impl World {
         let jobs = server.jobs.iter().map(|(&job, shards)| JobReport {
             job,
             shards: shards.iter().map(tell).collect(),
+            saved: saved_of(job),
         });
         let report = Report {
             address: server.address.clone(),
             boot: server.boot,
             number: server.number,
             seen: server.seen,
+            health: Health::default(),
             jobs: jobs.collect(),
         };
         self.sent.push(report.clone());
         let assigned = self.coordinator.report(report, self.now).unwrap();
-        self.servers[s].obey(assigned);
+        self.write_down();
+        self.servers[s].obey(assigned, self.store.as_ref());
+        self.publish();
     }
 
     /// Lets a worker take one step.
@@ -444,7 +529,14 @@ impl World {
         let mut register = self.setup.register(worker.id);
         register.fresh = worker.fresh;
         register.checkpoint = self.disk.last_key_value().map(|(_, s)| s.history.clone());
-        match self.coordinator.register(register, self.now) {
+        let stored = match &self.store {
+            Some(store) => store.stored(register.fresh),
+            None => Stored::default(),
+        };
+        let registered = self.coordinator.register_with(register, stored, self.now);
+        self.write_down();
+        let worker = &mut self.workers[w];
+        match registered {
             Ok(registered) => worker.job = Some(registered.job),
             Err(error) => worker.end = Some(Err(error)),
         }
@@ -491,7 +583,10 @@ impl World {
             // The answer was lost with whatever it gave.
             drop(answer);
         }
-        match self.coordinator.next(next, self.now) {
+        let answer = self.coordinator.next(next, self.now);
+        self.write_down();
+        let worker = &mut self.workers[w];
+        match answer {
             Ok((task, _)) => match task {
                 Task::Train(lease) => {
                     let start = lease.start;
@@ -643,9 +738,22 @@ impl World {
 }
 
 impl Server {
+    /// Saves one more shard of what is ordered (rule S6).
+    fn save_one(&mut self, store: &mut Store, draw: &mut Draw) {
+        let Some((job, order)) = self.save else {
+            return;
+        };
+        let shards = self.jobs.get(&job).into_iter().flatten();
+        let open = shards.filter(|(shard, _)| !self.saved.contains_key(shard));
+        if let Some((&shard, held)) = open.into_iter().next() {
+            let saved = store.save(order, shard, held, draw.bits());
+            self.saved.insert(shard, saved);
+        }
+    }
+
     /// S3: keeps a shard that is in memory and adopts its incarnation, makes a missing one, drops
     /// one that is not its own.
-    fn obey(&mut self, assigned: Assigned) {
+    fn obey(&mut self, assigned: Assigned, store: Option<&Store>) {
         self.id = Some(assigned.server);
         if assigned.epoch < self.seen {
             return;
@@ -654,15 +762,34 @@ impl Server {
         let mut jobs = BTreeMap::new();
         for assignment in assigned.jobs {
             let mut before = self.jobs.remove(&assignment.job).unwrap_or_default();
+            if let Some(save) = assignment.save {
+                if self.save != Some((assignment.job, save)) {
+                    self.saved.clear();
+                }
+                self.save = Some((assignment.job, save));
+            } else if self.save.is_some_and(|s| s.0 == assignment.job) {
+                self.save = None;
+                self.saved.clear();
+            }
+            let (job, lineage, origin) = (assignment.job, assignment.lineage, assignment.origin);
+            let stays = |held: &Shard| held.lineage >= lineage || origin.is_none();
             let shards = assignment.shards.into_iter().map(|(shard, incarnation)| {
-                let held = before.remove(&shard).unwrap_or(Shard {
+                let held = before.remove(&shard).filter(stays);
+                let stored = || store?.newest(job, lineage, origin, shard);
+                let held = held.or_else(stored).unwrap_or(Shard {
                     rows: Rows::new(),
                     windows: Windows::default(),
-                    lineage: assignment.lineage,
+                    lineage,
                     incarnation,
                 });
+                // A stored one comes into the lineage that it is for.
                 let adopted = Shard {
                     incarnation,
+                    lineage: held.lineage.max(if origin.is_some() {
+                        lineage
+                    } else {
+                        held.lineage
+                    }),
                     ..held
                 };
                 (shard, adopted)
