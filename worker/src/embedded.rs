@@ -3,10 +3,14 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Mutex;
 use windlass_client::Connect;
 use windlass_client::transport::{Answered, Control, Membership, Next, Shards};
-use windlass_common::coordination::{Progress, Register, Registered, Report, ShardMap, Task};
-use windlass_common::id::{Boot, JobId, LeaseId, MapEpoch, WorkerId};
+use windlass_common::coordination::{
+    Health, Progress, Register, Registered, Report, ShardMap, Task,
+};
+use windlass_common::exchange::{Pull, Pulled, Push, Pushed};
+use windlass_common::id::{Boot, JobId, LeaseId, Lineage, MapEpoch, ShardId, WorkerId};
 use windlass_common::runtime::{Clock, Pool};
 use windlass_proto::WireError;
 use windlass_server::coordinator::{Coordinator, CoordinatorHandle, Settings};
@@ -41,6 +45,7 @@ impl Embedded {
             boot: Boot(0),
             number: 0,
             seen: MapEpoch(0),
+            health: Health::default(),
             jobs: self.store.report(),
         };
         let assigned = self.coordinator.report(report).await?;
@@ -87,6 +92,47 @@ pub struct Direct(pub Arc<Embedded>);
 
 impl Connect for Direct {
     fn shards(&self, _address: &str) -> Arc<dyn Shards> {
-        Arc::clone(&self.0.store) as Arc<dyn Shards>
+        Arc::new(InTurn {
+            store: Arc::clone(&self.0.store),
+            turn: Mutex::default(),
+        })
+    }
+}
+
+/// The store as one worker's stream of requests: long ones run on the pool, and without turns a pull
+/// could read what the push before it has not written yet.
+struct InTurn {
+    store: Arc<Store>,
+    /// tokio's: fair, and held while a request is worked.
+    turn: Mutex<()>,
+}
+
+impl Shards for InTurn {
+    fn pull(&self, pull: Pull) -> Answered<'_, Pulled> {
+        Box::pin(async move {
+            let _turn = self.turn.lock().await;
+            self.store.pull(pull).await
+        })
+    }
+
+    fn push(&self, push: Push) -> Answered<'_, Pushed> {
+        Box::pin(async move {
+            let _turn = self.turn.lock().await;
+            self.store.push(push).await
+        })
+    }
+
+    fn snapshot(&self, job: JobId, shard: ShardId) -> Answered<'_, Vec<u8>> {
+        self.store.snapshot(job, shard)
+    }
+
+    fn install(
+        &self,
+        job: JobId,
+        shard: ShardId,
+        lineage: Lineage,
+        snapshot: Vec<u8>,
+    ) -> Answered<'_, ()> {
+        self.store.install(job, shard, lineage, snapshot)
     }
 }

@@ -202,6 +202,26 @@ pub enum Error {
     /// An evaluation of nothing.
     #[error("nothing to score: name files in data.validation or data.test")]
     NothingToScore,
+    /// A row of a counting job that holds something else.
+    #[error(
+        "row {key} holds {row:?}, which is no count: it passed 2^72, or was changed from outside; \
+         count anew with --fresh"
+    )]
+    NoCount {
+        /// The row.
+        key: windlass_common::key::Key,
+        /// Its weights.
+        row: Vec<f32>,
+    },
+    /// A shard of a finished job that is not what it was at the job's end.
+    #[error(
+        "shard {shard} no longer holds all that the finished job counted: its server lost it; \
+         read the counts from the checkpoint, or count anew with --fresh"
+    )]
+    Lost {
+        /// The shard.
+        shard: windlass_common::id::ShardId,
+    },
     /// A system without random numbers.
     #[error("drawing a random number: {source}")]
     Random {

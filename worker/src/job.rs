@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use windlass_common::config::{ConfigError, OptimizerConfig, TrainConfig};
+use windlass_common::config::{ConfigError, ModelKind, OptimizerConfig, TrainConfig};
 use windlass_common::coordination::{Plan, Purpose, Recipe};
 use windlass_common::human::Size;
+use windlass_common::id::SourceId;
+use windlass_common::optimizer::OptimizerSpec;
 use windlass_common::schema::{JobSchema, TableSchema};
+use windlass_common::split;
 use windlass_common::tally::{Metric, Task};
 
 use crate::data::{Input, LabelRule, ReadPlan, reading_digest, with_statistics};
@@ -125,6 +128,19 @@ impl Job {
         }
     }
 
+    /// Whether the job counts keys and learns nothing.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.config.model.kind == ModelKind::Count
+    }
+
+    /// The number above the sources of so many epochs, which begin at 0 (rule N1).
+    #[must_use]
+    pub fn sources_end(&self, epochs: u32) -> SourceId {
+        let splits = split::cut(&self.recipe.files, self.recipe.split_bytes).len();
+        SourceId(splits as u64 * u64::from(epochs))
+    }
+
     /// How the training loop runs.
     #[must_use]
     pub fn pace(&self) -> Pace {
@@ -133,6 +149,7 @@ impl Job {
         Pace {
             batch_size: train.batch_size as usize,
             prefetch: train.prefetch as usize,
+            open_pushes: train.open_pushes as usize,
             read_ahead: train.read_ahead as usize,
             seed: self.config.job.seed,
             patience: cluster.patience.duration(),
@@ -177,7 +194,8 @@ fn metric(config: &TrainConfig, task: Task) -> Metric {
 pub fn labels(config: &TrainConfig) -> LabelRule {
     match loss(&config.model) {
         Loss::Logistic => LabelRule::Binary,
-        Loss::Squared => LabelRule::Real,
+        // What is not learnt may be anything that a number can be.
+        Loss::Squared | Loss::Nothing => LabelRule::Real,
         Loss::SoftmaxCrossEntropy => LabelRule::Classes(config.model.classes),
     }
 }
@@ -201,7 +219,11 @@ fn schema(config: &TrainConfig, model: &dyn Model) -> Result<JobSchema, Error> {
                 got: shape.dim,
             })?,
             init: shape.init,
-            optimizer: tables.get(shape.name).unwrap_or(spec).clone(),
+            optimizer: if config.model.kind == ModelKind::Count {
+                OptimizerSpec::Count
+            } else {
+                tables.get(shape.name).unwrap_or(spec).clone()
+            },
         })
     };
     Ok(JobSchema {

@@ -2,9 +2,10 @@
 //!
 //! Reading order: `data` (files to batches), `model`, `loss`, `score` (batches to gradients and
 //! metrics), `job` (a config to all of these), `trainer` (the loop), `commands` (what the binary can
-//! do), `progress` and `report` (what is told), `embedded` (the servers in this process).
+//! do), `progress`, `report` and `counted` (what is told), `embedded` (the servers in this process).
 
 pub mod commands;
+pub mod counted;
 pub mod data;
 pub mod embedded;
 pub mod error;

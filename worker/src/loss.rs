@@ -20,6 +20,8 @@ pub enum Loss {
     /// `w (ln Σ_c e^(s_c) - s_y)`, y in 0..classes; by score `w (e^(s_c) / Σ_d e^(s_d) - [c = y])`
     /// (Bishop 2006, section 4.3.4). The largest score is taken out of the sum, so none overflows.
     SoftmaxCrossEntropy,
+    /// 0, of any score: there is nothing to learn.
+    Nothing,
 }
 
 impl Loss {
@@ -30,6 +32,7 @@ impl Loss {
             Self::Logistic => Task::Binary,
             Self::Squared => Task::Real,
             Self::SoftmaxCrossEntropy => Task::Classes,
+            Self::Nothing => Task::Unscored,
         }
     }
 
@@ -38,7 +41,7 @@ impl Loss {
     pub fn admits(self, label: f32, outputs: usize) -> bool {
         match self {
             Self::Logistic => label == 0.0 || label == 1.0,
-            Self::Squared => label.is_finite(),
+            Self::Squared | Self::Nothing => label.is_finite(),
             Self::SoftmaxCrossEntropy => {
                 label >= 0.0 && label.fract() == 0.0 && label < outputs as f32
             }
@@ -50,7 +53,7 @@ impl Loss {
     pub fn label_rule(self, outputs: usize) -> String {
         match self {
             Self::Logistic => "0 or 1".into(),
-            Self::Squared => "a finite number".into(),
+            Self::Squared | Self::Nothing => "a finite number".into(),
             Self::SoftmaxCrossEntropy => format!("a whole number in 0..{outputs}"),
         }
     }
@@ -102,6 +105,10 @@ impl Loss {
                         let s = f64::from(scores[class]);
                         by_score[class] = residual((s - log_sum).exp(), 1.0);
                         log_sum - s
+                    }
+                    Self::Nothing => {
+                        by_score.fill(0.0);
+                        0.0
                     }
                 };
         }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use windlass_common::config::TrainConfig;
 use windlass_common::coordination::History;
 
+use crate::counted::Counted;
 use crate::error::Error;
 use crate::trainer::State;
 use crate::whole_file::write_whole;
@@ -41,6 +42,9 @@ pub struct Report {
     pub rows: u64,
     /// Rows a server holds, by address.
     pub rows_by_server: BTreeMap<String, u64>,
+    /// Occurrences of all keys, over all servers; only of a job that counts. An integer of any size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u128>,
     /// The most memory that this process has held; `None` where the system does not tell.
     pub peak_rss_bytes: Option<u64>,
     /// The effective config.
@@ -90,7 +94,13 @@ pub struct Quantiles {
 impl Report {
     /// Puts a run's end together.
     #[must_use]
-    pub fn new(config: &TrainConfig, history: &History, state: &State, seconds: f64) -> Self {
+    pub fn new(
+        config: &TrainConfig,
+        history: &History,
+        state: &State,
+        seconds: f64,
+        counted: Option<&Counted>,
+    ) -> Self {
         let kept = history.kept();
         let kept = kept.cloned().unwrap_or_default();
         let epochs = history.progress.iter().map(|e| Epoch {
@@ -127,6 +137,7 @@ impl Report {
             },
             rows: state.progress.rows.values().sum(),
             rows_by_server: state.progress.rows.clone(),
+            total: counted.map(|counted| counted.total),
             peak_rss_bytes: peak_rss_bytes(),
             config: config.clone(),
         }

@@ -54,6 +54,7 @@ impl Scorer {
                     tally.add_binary(score, probability, label, weight * stands_for);
                 }
                 Task::Real => tally.add_real(scores[0], label, weight),
+                Task::Unscored => tally.add_unscored(weight),
                 Task::Classes => {
                     let class = class(label);
                     let log_loss = log_sum_exp(&scores) - f64::from(scores[class]);
@@ -74,7 +75,7 @@ impl Scorer {
                 Task::Binary => {
                     predictions[0] = narrow(sigmoid((scores[0] + self.shift).into()));
                 }
-                Task::Real => predictions[0] = scores[0],
+                Task::Real | Task::Unscored => predictions[0] = scores[0],
                 Task::Classes => {
                     let log_sum = log_sum_exp(&scores);
                     predictions

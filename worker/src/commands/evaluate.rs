@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_common::config::TrainConfig;
+use windlass_common::config::{ConfigError, ModelKind, TrainConfig};
 use windlass_common::coordination::{History, Plan, Purpose};
 use windlass_common::format::{Checkpoint, newest};
 use windlass_common::runtime::Disk;
@@ -38,6 +38,13 @@ pub async fn evaluate(
     folder: &Path,
     options: EvaluateOptions,
 ) -> Result<Ending, Error> {
+    if config.model.kind == ModelKind::Count {
+        let key = "model.kind".into();
+        let rule = "count predicts nothing that could be scored: read the counts with \
+                    windlass-worker export"
+            .into();
+        return Err(ConfigError::Invalid { key, rule }.into());
+    }
     let disk = Arc::clone(&machine.disk);
     let place = options
         .checkpoint
@@ -75,6 +82,7 @@ pub async fn evaluate(
             schema: job.schema.clone(),
             recipe: job.recipe.clone(),
             config: manifest.config,
+            target: manifest.target,
         },
     };
     let ended = work(machine, &job, order).await?;
@@ -84,14 +92,14 @@ pub async fn evaluate(
     };
     say(results(&history).trim_end());
     if let Some(path) = &options.report {
-        Report::new(&job.config, &history, &ended.state, ended.seconds).write(path)?;
+        Report::new(&job.config, &history, &ended.state, ended.seconds, None).write(path)?;
     }
     Ok(Ending::Finished)
 }
 
 /// Opens a checkpoint's folder, or the newest whole one in a folder of checkpoints.
 pub(super) fn find(disk: &Arc<dyn Disk>, place: &Path) -> Result<Checkpoint, Error> {
-    if let Ok(checkpoint) = Checkpoint::open(Arc::clone(disk), place) {
+    if let Ok(checkpoint) = Checkpoint::open_folder(disk, place) {
         return Ok(checkpoint);
     }
     let found = newest(disk, place)?;

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use windlass_common::config::TrainConfig;
 use windlass_common::format::{Checkpoint, TableImage, decode_shard};
 use windlass_common::key::Key;
+use windlass_common::optimizer::OptimizerSpec;
 use windlass_common::runtime::Disk;
 use windlass_common::schema::TableSchema;
 
 use super::evaluate::{find, with_trained_statistics};
+use crate::counted;
 use crate::data::{Input, ReadPlan};
 use crate::error::Error;
 use crate::job::labels;
@@ -30,13 +32,14 @@ pub struct ExportOptions {
 }
 
 /// Prints `TABLE<tab>KEY<tab>WEIGHTS` and, if asked, `<tab>SLOTS`; numbers are separated by blanks
-/// and read back to the same floats.
+/// and read back to the same floats. A row that counts has its count there, one integer.
 ///
 /// A key is written as the input named it where the training files still say so, else as sixteen
 /// hexadecimal digits. Rows come in the order of shards and keys, table after table in each.
 ///
 /// # Errors
-/// No checkpoint, or a damaged one; a file that cannot be written.
+/// No checkpoint, or a damaged one; a row that should be a count and is none; a file that cannot be
+/// written.
 pub fn export(
     disk: &Arc<dyn Disk>,
     config: TrainConfig,
@@ -70,6 +73,12 @@ enum Written {
     Unreadable(Error),
 }
 
+impl From<std::io::Error> for Written {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
 impl Written {
     /// Names the file that could not be written.
     fn at(self, path: &Path) -> Error {
@@ -96,7 +105,7 @@ fn write_rows(
         let image = decode_shard(&bytes, checkpoint.folder())
             .map_err(|e| Written::Unreadable(windlass_common::Error::from(e).into()))?;
         for (table, rows) in schema.tables.iter().zip(&image.tables) {
-            write_table(table, rows, names, slots, writer).map_err(Written::Io)?;
+            write_table(table, rows, names, slots, writer)?;
         }
     }
     writer.flush().map_err(Written::Io)
@@ -108,7 +117,7 @@ fn write_table(
     names: &HashMap<Key, String>,
     slots: bool,
     writer: &mut impl Write,
-) -> std::io::Result<()> {
+) -> Result<(), Written> {
     let stride = image.dim + image.slots;
     for (key, row) in image
         .keys
@@ -121,7 +130,12 @@ fn write_table(
             None => write!(writer, "{key}")?,
         }
         let (weights, state) = row.split_at(image.dim);
-        write_floats(weights, writer)?;
+        if table.optimizer == OptimizerSpec::Count {
+            let count = counted::read(*key, weights).map_err(Written::Unreadable)?;
+            write!(writer, "\t{count}")?;
+        } else {
+            write_floats(weights, writer)?;
+        }
         if slots && !state.is_empty() {
             write_floats(state, writer)?;
         }

@@ -9,9 +9,11 @@ use windlass_client::transport::Control;
 use windlass_client::{Client, ClientSettings, Connect};
 use windlass_common::config::TrainConfig;
 use windlass_common::coordination::{History, Plan, Register};
+use windlass_common::format::{Checkpoint, folder_name};
 use windlass_common::id::WorkerId;
-use windlass_common::runtime::{Clock, Disk, Pool};
+use windlass_common::runtime::{Clock, Disk, Pool, offload};
 
+use crate::counted::Counted;
 use crate::embedded::{Direct, Embedded};
 use crate::error::Error;
 use crate::job::Job;
@@ -55,6 +57,8 @@ pub(super) struct Ended {
     pub state: State,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// What a finished job has counted, if it counts.
+    pub counted: Option<Counted>,
 }
 
 /// Registers a job and works on it until it is done.
@@ -74,6 +78,7 @@ pub(super) async fn work(machine: &Machine, job: &Job, order: Order) -> Result<E
         plan: order.plan,
         fresh: order.fresh,
         checkpoint: order.checkpoint,
+        config: job.config.to_toml(),
     };
     let live = Arc::new(Live::new(job.step.tally()));
     let settings = ClientSettings {
@@ -101,6 +106,7 @@ pub(super) async fn work(machine: &Machine, job: &Job, order: Order) -> Result<E
             history: None,
             state,
             seconds: 0.0,
+            counted: None,
         });
     };
     let trainer = Trainer {
@@ -116,14 +122,60 @@ pub(super) async fn work(machine: &Machine, job: &Job, order: Order) -> Result<E
         stop: machine.stop.clone(),
     };
     let history = trainer.run().await;
-    drop(view);
     let seconds = machine.clock.now().saturating_sub(began).as_secs_f64();
+    let counted = match &history {
+        Ok(Some(history)) if job.counts() => tokio::select! {
+            counted = count(job, history, &trainer) => Some(counted),
+            Ok(_) = stop.wait_for(|stop| *stop) => None,
+        },
+        _ => None,
+    };
+    drop(view);
     let state = live.lock().clone();
+    // One that was stopped before it could add up has no total to tell: it is no finished run.
+    let history = history?.filter(|_| counted.is_some() || !job.counts());
     Ok(Ended {
-        history: history?,
+        history,
         state,
         seconds,
+        counted: counted.transpose()?,
     })
+}
+
+/// Adds up what a finished job has counted, as its servers hold it; if one of them has lost its rows
+/// since, as this worker's checkpoint does.
+async fn count(job: &Job, history: &History, trainer: &Trainer) -> Result<Counted, Error> {
+    trainer.live.doing("adding up the counts");
+    let end = job.sources_end(history.epochs);
+    match Counted::of_servers(&trainer.client, &*trainer.pool, end).await {
+        Err(Error::Lost { shard }) => {
+            let kept = kept(job, history.epochs, trainer).await?;
+            kept.ok_or(Error::Lost { shard })
+        }
+        counted => counted,
+    }
+}
+
+/// Adds up the checkpoint of so many epochs of the job, if this worker has it. The same input counted
+/// as often gives the same counts, whoever saved them.
+async fn kept(job: &Job, epochs: u32, trainer: &Trainer) -> Result<Option<Counted>, Error> {
+    let Storage { disk, folder, .. } = &trainer.storage;
+    let (disk, place) = (Arc::clone(disk), folder.join(folder_name(epochs)));
+    let (schema, recipe) = (job.schema.clone(), job.recipe.clone());
+    let read = move || {
+        let Ok(checkpoint) = Checkpoint::open_folder(&disk, &place) else {
+            return Ok(None);
+        };
+        let manifest = checkpoint.manifest();
+        if manifest.schema != schema || manifest.recipe != recipe {
+            return Ok(None);
+        }
+        Counted::of_checkpoint(&checkpoint).map(Some)
+    };
+    let what = "adding up the counts";
+    offload(&*trainer.pool, read)
+        .await
+        .ok_or(Error::Panicked { what })?
 }
 
 /// Servers in this process, or those of the config's cluster.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use windlass_common::config::TrainConfig;
 use windlass_common::coordination::History;
-use windlass_common::format::{folder_name, newest};
+use windlass_common::format::{Checkpoint, folder_name, newest};
 use windlass_common::runtime::Disk;
 
 use super::session::{Ended, Machine, Order, work};
+use crate::counted::Counted;
 use crate::error::Error;
 use crate::job::Job;
-use crate::progress::{note, results, say};
+use crate::progress::{counted, note, results, say};
 use crate::report::Report;
 use crate::trainer::{State, Storage};
 
@@ -54,9 +55,10 @@ pub async fn train(
     } else {
         checkpoint(&disk, &output, &job)?
     };
-    if let Some(history) = found
+    if let Some((checkpoint, history)) = found
         .as_ref()
-        .filter(|h| h.is_settled(job.config.train.epochs))
+        .map(|checkpoint| (checkpoint, &checkpoint.manifest().history))
+        .filter(|(_, history)| history.is_settled(job.config.train.epochs))
     {
         let (epochs, place) = (history.epochs, output.display());
         note(&if history.stopped_early {
@@ -68,8 +70,16 @@ pub async fn train(
                 "already trained, the model after epoch {epochs} is in {place}: raise train.epochs to go on, or start anew with --fresh"
             )
         });
-        return finish(&job, &output, history, &State::default(), 0.0, &options);
+        let counted = job.counts().then(|| Counted::of_checkpoint(checkpoint));
+        let ended = Ended {
+            history: None,
+            state: State::default(),
+            seconds: 0.0,
+            counted: counted.transpose()?,
+        };
+        return finish(&job, &output, history, &ended, &options);
     }
+    let found = found.map(|checkpoint| checkpoint.manifest().history.clone());
     if let Some(history) = &found {
         note(&format!(
             "continuing after epoch {} in {}",
@@ -90,15 +100,12 @@ pub async fn train(
             schema: job.schema.clone(),
             recipe: job.recipe.clone(),
             config: job.config.to_toml(),
+            target: job.config.train.epochs,
         },
     };
-    let Ended {
-        history,
-        state,
-        seconds,
-    } = work(machine, &job, order).await?;
-    match history {
-        Some(history) => finish(&job, &output, &history, &state, seconds, &options),
+    let ended = work(machine, &job, order).await?;
+    match &ended.history {
+        Some(history) => finish(&job, &output, history, &ended, &options),
         None => {
             note(&stopped(&job, &machine.disk, &output)?);
             Ok(Ending::Stopped)
@@ -110,11 +117,13 @@ fn finish(
     job: &Job,
     output: &Path,
     history: &History,
-    state: &State,
-    seconds: f64,
+    ended: &Ended,
     options: &TrainOptions,
 ) -> Result<Ending, Error> {
-    say(results(history).trim_end());
+    say(&match &ended.counted {
+        Some(counts) => counted(counts),
+        None => results(history).trim_end().to_owned(),
+    });
     let place = output.join(folder_name(history.epochs));
     say(&if place.exists() {
         format!(
@@ -129,7 +138,8 @@ fn finish(
         )
     });
     if let Some(path) = &options.report {
-        Report::new(&job.config, history, state, seconds).write(path)?;
+        let counted = ended.counted.as_ref();
+        Report::new(&job.config, history, &ended.state, ended.seconds, counted).write(path)?;
     }
     Ok(Ending::Finished)
 }
@@ -160,7 +170,7 @@ fn stopped(job: &Job, disk: &Arc<dyn Disk>, output: &Path) -> Result<String, Err
 }
 
 /// The newest whole checkpoint in the output folder, if it is of this job.
-fn checkpoint(disk: &Arc<dyn Disk>, output: &Path, job: &Job) -> Result<Option<History>, Error> {
+fn checkpoint(disk: &Arc<dyn Disk>, output: &Path, job: &Job) -> Result<Option<Checkpoint>, Error> {
     let found = newest(disk, output)?;
     for (path, error) in &found.damaged {
         note(&format!("{} is left out: {error}", path.display()));
@@ -174,5 +184,5 @@ fn checkpoint(disk: &Arc<dyn Disk>, output: &Path, job: &Job) -> Result<Option<H
     let manifest = checkpoint.manifest();
     job.schema.must_equal(&manifest.schema)?;
     job.recipe.must_equal(&manifest.recipe)?;
-    Ok(Some(manifest.history.clone()))
+    Ok(Some(checkpoint))
 }

@@ -11,12 +11,12 @@ use windlass_common::shard::{ShardCount, ShardedKeys};
 pub struct Prepared {
     /// The examples.
     pub batch: Batch,
-    /// Their distinct keys and [`Key::BIAS`], grouped by shard.
+    /// Their distinct keys, and [`Key::BIAS`] where the model reads it, grouped by shard.
     pub keys: Arc<ShardedKeys>,
     /// For each feature of the batch, the place of its key in `keys.keys()`: `[features]`.
     pub rows: Vec<u32>,
-    /// The place of [`Key::BIAS`].
-    pub bias: u32,
+    /// The place of [`Key::BIAS`], where the model reads it.
+    pub bias: Option<u32>,
 }
 
 /// Prepares batches, with scratch memory that is reused.
@@ -26,6 +26,7 @@ pub struct Prepared {
 #[derive(Clone, Debug)]
 pub struct Preparer {
     shards: ShardCount,
+    bias: bool,
     /// An open-addressing table of the distinct keys, at most half full; a power of two of slots.
     slots: Vec<Slot>,
     /// The number of the batch, which marks the slots that are taken: nothing is cleared between
@@ -42,11 +43,13 @@ struct Slot {
 }
 
 impl Preparer {
-    /// Prepares batches of a job with so many shards.
+    /// Prepares batches of a job with so many shards; `bias` says whether its model reads the row of
+    /// [`Key::BIAS`].
     #[must_use]
-    pub fn new(shards: ShardCount) -> Self {
+    pub fn new(shards: ShardCount, bias: bool) -> Self {
         Self {
             shards,
+            bias,
             slots: Vec::new(),
             round: 0,
             distinct: Vec::new(),
@@ -56,7 +59,7 @@ impl Preparer {
     /// Finds the distinct keys of a batch. Expected cost: a probe or two a feature.
     pub fn prepare(&mut self, batch: Batch) -> Prepared {
         self.begin(batch.keys.len() + 1);
-        let bias = self.place(Key::BIAS);
+        let bias = self.bias.then(|| self.place(Key::BIAS));
         let mut rows: Vec<u32> = batch.keys.iter().map(|&key| self.place(key)).collect();
         let (keys, places) = ShardedKeys::group(&self.distinct, self.shards);
         for row in &mut rows {
@@ -66,7 +69,7 @@ impl Preparer {
             batch,
             keys: Arc::new(keys),
             rows,
-            bias: places[bias as usize],
+            bias: bias.map(|bias| places[bias as usize]),
         }
     }
 
@@ -132,13 +135,13 @@ mod tests {
         fn a_batch_is_prepared_as_a_plain_map_would(
             batches in prop::collection::vec(
                 prop::collection::vec(prop_oneof![0u64..20, any::<u64>()], 0..200), 1..5),
-            bits in 0u32..13,
+            bits in 0u32..13, bias: bool,
         ) {
             let shards = ShardCount::new(1 << bits).unwrap();
-            let mut preparer = Preparer::new(shards);
+            let mut preparer = Preparer::new(shards, bias);
             for keys in &batches {
                 let prepared = preparer.prepare(batch(keys));
-                let mut first: BTreeMap<Key, usize> = BTreeMap::from([(Key::BIAS, 0)]);
+                let mut first: BTreeMap<Key, usize> = bias.then_some((Key::BIAS, 0)).into_iter().collect();
                 for (i, &key) in keys.iter().enumerate() {
                     first.entry(Key(key)).or_insert(i + 1);
                 }
@@ -149,7 +152,7 @@ mod tests {
                 prop_assert_eq!(prepared.keys.keys(), expected.as_slice());
                 let at = |row: u32| prepared.keys.keys()[row as usize].0;
                 prop_assert_eq!(&prepared.rows.iter().map(|&r| at(r)).collect::<Vec<_>>(), keys);
-                prop_assert_eq!(at(prepared.bias), Key::BIAS.0);
+                prop_assert_eq!(prepared.bias.map(at), bias.then_some(Key::BIAS.0));
                 prop_assert_eq!(&prepared.batch, &batch(keys));
             }
         }
@@ -157,7 +160,7 @@ mod tests {
 
     #[test]
     fn scratch_memory_survives_the_wrap_of_its_round() {
-        let mut preparer = Preparer::new(ShardCount::default());
+        let mut preparer = Preparer::new(ShardCount::default(), true);
         let expected = preparer.prepare(batch(&[5, 6, 5])).rows;
         preparer.round = u32::MAX;
         assert_eq!(preparer.prepare(batch(&[5, 6, 5])).rows, expected);

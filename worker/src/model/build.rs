@@ -2,7 +2,7 @@
 
 use windlass_common::config::{ConfigError, DataConfig, Format, LossKind, ModelConfig, ModelKind};
 
-use super::{FactorizationMachine, Linear, MatrixFactorization, Model, Softmax};
+use super::{Count, FactorizationMachine, Linear, MatrixFactorization, Model, Softmax};
 use crate::loss::Loss;
 
 /// Builds the model that the config names.
@@ -19,6 +19,7 @@ pub fn build(model: &ModelConfig, data: &DataConfig) -> Result<Box<dyn Model>, C
             let (user, item) = user_and_item(model, data)?;
             Box::new(MatrixFactorization::new(factors, std, user, item))
         }
+        ModelKind::Count => Box::new(Count),
     })
 }
 
@@ -31,6 +32,7 @@ pub fn loss(model: &ModelConfig) -> Loss {
         (ModelKind::Softmax, _) => Loss::SoftmaxCrossEntropy,
         (ModelKind::Fm, LossKind::Logistic) => Loss::Logistic,
         (ModelKind::Fm, LossKind::Squared) => Loss::Squared,
+        (ModelKind::Count, _) => Loss::Nothing,
     }
 }
 
@@ -168,5 +170,6 @@ mod tests {
             1,
             &[("biases", 1), ("factors", 3)],
         );
+        check(ModelKind::Count, Loss::Nothing, 1, &[("count", 3)]);
     }
 }

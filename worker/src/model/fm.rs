@@ -56,6 +56,7 @@ impl Model for FactorizationMachine {
             name: "factors",
             dim: self.factors,
             init: Init::Normal { std: self.std },
+            bias: false,
         };
         vec![table(), factors]
     }

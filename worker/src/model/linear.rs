@@ -55,6 +55,7 @@ pub(super) fn table() -> TableShape {
         name: "linear",
         dim: 1,
         init: Init::Zeros,
+        bias: true,
     }
 }
 

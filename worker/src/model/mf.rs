@@ -55,11 +55,13 @@ impl Model for MatrixFactorization {
                 name: "biases",
                 dim: 1,
                 init: Init::Zeros,
+                bias: true,
             },
             TableShape {
                 name: "factors",
                 dim: self.factors,
                 init: Init::Normal { std: self.std },
+                bias: false,
             },
         ]
     }

@@ -1,7 +1,8 @@
 //! Models: from pulled rows to scores, and from scores' gradients to rows' gradients.
 //!
 //! A model knows no network, no optimizer and no loss. Reading order: the trait here, then
-//! `linear.rs`, `softmax.rs`, `mf.rs`, `fm.rs`; `kernel.rs` has the loops they share.
+//! `linear.rs`, `softmax.rs`, `mf.rs`, `fm.rs`, and `count.rs`, which learns nothing; `kernel.rs` has
+//! the loops they share.
 //!
 //! # Adding a model
 //!
@@ -21,7 +22,7 @@
 //!
 //! impl Model for Presence {
 //!     fn tables(&self) -> Vec<TableShape> {
-//!         vec![TableShape { name: "linear", dim: 1, init: Init::Zeros }]
+//!         vec![TableShape { name: "linear", dim: 1, init: Init::Zeros, bias: true }]
 //!     }
 //!
 //!     fn outputs(&self) -> usize {
@@ -82,6 +83,7 @@
 //! training, it only makes it worse.
 
 mod build;
+mod count;
 mod fm;
 #[cfg(test)]
 mod gradient_check;
@@ -95,6 +97,7 @@ use windlass_common::batch::Batch;
 use windlass_common::init::Init;
 
 pub use build::{build, loss};
+pub use count::Count;
 pub use fm::FactorizationMachine;
 pub use linear::Linear;
 pub use mf::MatrixFactorization;
@@ -109,6 +112,9 @@ pub struct TableShape {
     pub dim: usize,
     /// How new rows begin.
     pub init: Init,
+    /// Whether the model reads the row of `Key::BIAS`. Where no table's is read, none is pulled or
+    /// pushed.
+    pub bias: bool,
 }
 
 /// A batch whose features know their rows.
@@ -118,7 +124,7 @@ pub struct Input<'a> {
     pub batch: &'a Batch,
     /// For each feature of the batch, its row in every table's pulled rows: `[features]`.
     pub rows: &'a [u32],
-    /// The row of `Key::BIAS`.
+    /// The row of `Key::BIAS`; for a model without one `u32::MAX`, which is no row.
     pub bias: u32,
 }
 

@@ -28,6 +28,7 @@ impl Model for Softmax {
             name: "linear",
             dim: self.classes,
             init: Init::Zeros,
+            bias: true,
         }]
     }
 

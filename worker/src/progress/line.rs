@@ -75,8 +75,8 @@ pub(super) fn epoch(metrics: &EpochMetrics, best: bool) -> String {
 }
 
 /// 1234567 as "1,234,567".
-pub(super) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
+pub(super) fn grouped(n: impl Into<u128>) -> String {
+    let digits = n.into().to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
@@ -105,9 +105,9 @@ mod tests {
 
     #[test]
     fn numbers_are_easy_to_read() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(0u64), "0");
+        assert_eq!(grouped(999u64), "999");
+        assert_eq!(grouped(1_234_567u64), "1,234,567");
         assert_eq!(short(1_234_567.0), "1.23M");
         assert_eq!(short(45_678.0), "46k");
         assert_eq!(short(999.4), "999");

@@ -6,7 +6,7 @@ mod view;
 
 use std::io::Write;
 
-pub use table::results;
+pub use table::{counted, results};
 pub use view::View;
 
 /// Writes a result to standard output.

@@ -1,10 +1,13 @@
-//! The table of metrics at the end.
+//! What is told at the end: a table of metrics, or what was counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use windlass_common::coordination::History;
 use windlass_common::tally::Metric;
+
+use super::line::grouped;
+use crate::counted::Counted;
 
 type Values = BTreeMap<String, f64>;
 
@@ -54,12 +57,30 @@ pub fn results(history: &History) -> String {
     text
 }
 
+/// Says what a job has counted.
+#[must_use]
+pub fn counted(counted: &Counted) -> String {
+    let Counted { total, rows } = *counted;
+    let (keys, different) = (grouped(total), grouped(rows));
+    format!("counted {keys} keys, {different} different ones")
+}
+
 #[cfg(test)]
 mod tests {
     use windlass_common::coordination::EpochMetrics;
     use windlass_common::id::Epoch;
 
     use super::*;
+
+    #[test]
+    fn a_count_is_told_in_words() {
+        let all = Counted {
+            total: 1 << 72,
+            rows: 1234,
+        };
+        let words = "counted 4,722,366,482,869,645,213,696 keys, 1,234 different ones";
+        assert_eq!(counted(&all), words);
+    }
 
     #[test]
     fn the_kept_epoch_is_shown_and_gaps_are_dashes() {

@@ -38,6 +38,8 @@ pub(super) struct Cut {
     pub read_ahead: usize,
     /// The job's shards.
     pub shards: ShardCount,
+    /// Whether the model reads the row of the bias.
+    pub bias: bool,
 }
 
 impl Batches {
@@ -83,7 +85,7 @@ async fn pump(
     let opened = offload(pool, move || {
         let mut reader = open()?;
         reader.skip_batches(cut.skip, cut.size)?;
-        Ok::<_, Error>((reader, Preparer::new(cut.shards)))
+        Ok::<_, Error>((reader, Preparer::new(cut.shards, cut.bias)))
     });
     let (mut reader, mut preparer) = opened.await.ok_or(READER_LOST)??;
     loop {
@@ -118,6 +120,7 @@ mod tests {
             skip: 0,
             read_ahead: 1,
             shards: ShardCount::default(),
+            bias: true,
         };
         let mut batches = Batches::start(Arc::new(TokioPool), || panic!("as ordered"), cut);
         assert!(matches!(

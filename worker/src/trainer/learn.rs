@@ -11,6 +11,7 @@ use windlass_common::tally::Tally;
 
 use super::Trainer;
 use super::batches::{Batches, Cut, Read};
+use super::open::{Gradients, Learnt, OpenPushes};
 use crate::data::{Prepared, ShuffleSeed};
 use crate::error::Error;
 
@@ -29,58 +30,74 @@ impl Trainer {
         let began = self.clock.now();
         let prefetch = self.pace.prefetch;
         let mut batches = self.open(&lease);
-        let mut tally = self.step.tally();
+        let mut pushes = OpenPushes::new(
+            &self.client,
+            &self.live,
+            lease.lineage,
+            self.pace.open_pushes,
+            self.step.tally(),
+        );
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut seq = lease.start;
         loop {
             if self.stopping() {
+                // What is sent will most likely count, so it is shown too.
+                pushes.finish().await?;
                 return Ok(Outcome::Abandoned("the worker was asked to stop".into()));
             }
-            let (batch, skipped) = match batches.next().await? {
-                Read::Batch(batch) => (Some(Arc::<Prepared>::from(batch)), 0),
-                Read::End { skipped } => (None, skipped),
-            };
-            if batch.is_none() {
-                while let Some(computed) = self.compute(pending.pop_front()).await? {
-                    self.push(&lease, Some(computed), &mut tally).await?;
+            let batch = match pushes.during(batches.next()).await?? {
+                Read::Batch(batch) => Arc::<Prepared>::from(batch),
+                Read::End { skipped } => {
+                    while let Some(oldest) = pending.pop_front() {
+                        self.compute_and_push(&lease, oldest, &mut pushes).await?;
+                    }
+                    // N3: the reader has seen a checked end of input; `seq` is the number of batches.
+                    // W4: given back as finished when all is acknowledged, the END included.
+                    pushes.begin(end(&lease, seq, skipped)).await?;
+                    let tally = pushes.finish().await?;
+                    self.live.lock().learning += self.clock.now().saturating_sub(began);
+                    return Ok(Outcome::Trained(tally));
                 }
-                self.end(&lease, seq, skipped).await?;
-                self.live.lock().learning += self.clock.now().saturating_sub(began);
-                return Ok(Outcome::Trained(tally));
-            }
+            };
             let full = prefetch > 0 && pending.len() == prefetch;
             let oldest = if full { pending.pop_front() } else { None };
             // The next pull travels while the oldest pending batch is computed; that batch's push
             // waits for both, so what a pull sees does not depend on how fast either is.
-            let (pulled, computed) = tokio::join!(self.pull(batch, seq), self.compute(oldest));
-            pending.extend(pulled?);
+            let computing = async {
+                match oldest {
+                    Some(oldest) => self.compute(oldest).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            let both = async { tokio::join!(self.pull(batch, seq), computing) };
+            let (pulled, computed) = pushes.during(both).await?;
+            pending.push_back(pulled?);
             seq.0 += 1;
-            self.push(&lease, computed?, &mut tally).await?;
-            if prefetch == 0 {
-                let computed = self.compute(pending.pop_front()).await?;
-                self.push(&lease, computed, &mut tally).await?;
+            if let Some(computed) = computed? {
+                pushes.begin(computed.gradients(&lease)).await?;
+            }
+            if prefetch == 0
+                && let Some(oldest) = pending.pop_front()
+            {
+                self.compute_and_push(&lease, oldest, &mut pushes).await?;
             }
         }
     }
 
-    /// N3: the reader has seen a checked end of input; `seq` is the number of batches.
-    async fn end(&self, lease: &TrainLease, seq: Seq, skipped: u64) -> Result<(), Error> {
-        let end = PushId {
-            source: lease.source,
-            seq,
-        };
-        self.client
-            .push(lease.lineage, end, true, Vec::new(), Vec::new())
-            .await?;
-        self.live.lock().skipped += skipped;
-        Ok(())
+    async fn compute_and_push(
+        &self,
+        lease: &TrainLease,
+        pending: Pending,
+        pushes: &mut OpenPushes<'_>,
+    ) -> Result<(), Error> {
+        let computed = pushes.during(self.compute(pending)).await??;
+        pushes.begin(computed.gradients(lease)).await
     }
 
-    async fn pull(&self, batch: Option<Arc<Prepared>>, seq: Seq) -> Result<Option<Pending>, Error> {
-        let Some(batch) = batch else { return Ok(None) };
+    async fn pull(&self, batch: Arc<Prepared>, seq: Seq) -> Result<Pending, Error> {
         let keys = vec![Arc::clone(&batch.keys)];
         let pulled = self.client.pull(keys, &self.step.tables(), None).await?;
-        Ok(Some(Pending { seq, batch, pulled }))
+        Ok(Pending { seq, batch, pulled })
     }
 
     fn open(&self, lease: &TrainLease) -> Batches {
@@ -99,6 +116,7 @@ impl Trainer {
             skip: lease.start.0,
             read_ahead: self.pace.read_ahead,
             shards: self.client.shards(),
+            bias: self.step.reads_bias(),
         };
         Batches::start(
             Arc::clone(&self.pool),
@@ -107,56 +125,20 @@ impl Trainer {
         )
     }
 
-    async fn compute(&self, pending: Option<Pending>) -> Result<Option<Computed>, Error> {
-        let Some(pending) = pending else {
-            return Ok(None);
-        };
+    async fn compute(&self, pending: Pending) -> Result<Computed, Error> {
         let step = self.step.clone();
         let work = move || {
             let mut tally = step.tally();
             let gradients = step.learn(&pending.batch, &pending.pulled.tables, &mut tally)?;
-            Ok(Some(Computed {
+            Ok(Computed {
                 pending,
                 gradients,
                 tally,
-            }))
+            })
         };
         offload(&*self.pool, work)
             .await
             .ok_or(Error::Panicked { what: "the model" })?
-    }
-
-    async fn push(
-        &self,
-        lease: &TrainLease,
-        computed: Option<Computed>,
-        tally: &mut Tally,
-    ) -> Result<(), Error> {
-        let Some(Computed {
-            pending,
-            gradients,
-            tally: scored,
-        }) = computed
-        else {
-            return Ok(());
-        };
-        let id = PushId {
-            source: lease.source,
-            seq: pending.seq,
-        };
-        let keys = vec![Arc::clone(&pending.batch.keys)];
-        let pushed = self
-            .client
-            .push(lease.lineage, id, false, keys, gradients)
-            .await?;
-        tally.merge(&scored);
-        let mut state = self.live.lock();
-        state.tally.merge(&scored);
-        state.examples += scored.examples;
-        state.acked += 1;
-        state.duplicates += u64::from(pushed.answers.iter().any(|(_, a)| a.is_duplicate()));
-        state.staleness.add(&pending.pulled, &pushed);
-        Ok(())
     }
 }
 
@@ -165,4 +147,37 @@ struct Computed {
     pending: Pending,
     gradients: Vec<TableGradients>,
     tally: Tally,
+}
+
+impl Computed {
+    /// Names them, and keeps what counts once they are acknowledged.
+    fn gradients(self, lease: &TrainLease) -> Gradients {
+        let Pending { seq, batch, pulled } = self.pending;
+        Gradients {
+            id: PushId {
+                source: lease.source,
+                seq,
+            },
+            end: false,
+            keys: vec![Arc::clone(&batch.keys)],
+            tables: self.gradients,
+            learnt: Learnt::Batch {
+                tally: self.tally,
+                clocks: pulled.clocks,
+            },
+        }
+    }
+}
+
+fn end(lease: &TrainLease, seq: Seq, skipped: u64) -> Gradients {
+    Gradients {
+        id: PushId {
+            source: lease.source,
+            seq,
+        },
+        end: true,
+        keys: Vec::new(),
+        tables: Vec::new(),
+        learnt: Learnt::End { skipped },
+    }
 }

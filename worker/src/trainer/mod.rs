@@ -1,12 +1,13 @@
 //! The worker's loop: ask the coordinator what is next, do it, give it back.
 //!
-//! Reading order: this file, `learn.rs` (a training split), `score.rs` (a held-out split),
-//! `step.rs` (one batch), `batches.rs` (reading ahead), `storage.rs` (checkpoints), `live.rs` (what
-//! is shown).
+//! Reading order: this file, `learn.rs` (a training split), `open.rs` (its pushes that are not
+//! acknowledged), `score.rs` (a held-out split), `step.rs` (one batch), `batches.rs` (reading ahead),
+//! `storage.rs` (checkpoints), `live.rs` (what is shown).
 
 mod batches;
 mod learn;
 mod live;
+mod open;
 mod score;
 mod staleness;
 mod step;
@@ -46,8 +47,10 @@ pub struct Inputs {
 pub struct Pace {
     /// Examples a batch.
     pub batch_size: usize,
-    /// Batches that may be pulled before earlier ones are acknowledged.
+    /// Batches that may be pulled before earlier ones are pushed.
     pub prefetch: usize,
+    /// Pushes that may wait for their acknowledgement, at least 1.
+    pub open_pushes: usize,
     /// Prepared batches that may wait for the loop.
     pub read_ahead: usize,
     /// Seeds the shuffle inside splits.
@@ -95,6 +98,8 @@ impl Trainer {
                 return Ok(None);
             }
             let next = tokio::select! {
+                // In this order, here and below, so that a simulation repeats.
+                biased;
                 next = self.client.next(done.take(), false) => next?,
                 () = self.stopped_for(GRACE) => return Ok(None),
             };
@@ -154,11 +159,12 @@ impl Trainer {
                 Task::Restore(lease) => {
                     self.storage.restore(&self.client, &*self.pool, lease).await
                 }
-                Task::Seal(lease) => self.storage.seal(&*self.pool, lease).await,
+                Task::Seal(lease) => self.storage.seal(&self.client, &*self.pool, lease).await,
                 Task::Wait { .. } | Task::Done(_) => Ok(Outcome::Stored),
             }
         };
         let outcome = tokio::select! {
+            biased;
             outcome = work => outcome,
             error = self.keep_alive(lease, ttl) => Err(error),
             // A request that is being retried does not hear that the worker is to stop.
@@ -189,6 +195,7 @@ impl Trainer {
     /// Says good-bye. The servers find out by themselves if they do not hear it.
     async fn leave(&self, done: Option<(LeaseId, Outcome)>) {
         tokio::select! {
+            biased;
             _ = self.client.next(done, true) => {}
             () = self.clock.sleep(GRACE) => {}
         }
@@ -208,6 +215,7 @@ impl Trainer {
     async fn pause(&self, time: Duration) {
         let mut stop = self.stop.clone();
         tokio::select! {
+            biased;
             () = self.clock.sleep(time) => {}
             _ = stop.wait_for(|stop| *stop) => {}
         }

@@ -26,6 +26,7 @@ impl Trainer {
             skip: 0,
             read_ahead: self.pace.read_ahead,
             shards: self.client.shards(),
+            bias: self.step.reads_bias(),
         };
         let open = move || input.open(&plan, split, None);
         let mut batches = Batches::start(Arc::clone(&self.pool), open, cut);

@@ -1,6 +1,7 @@
 //! How stale gradients are: updates that a shard saw between a batch's pull and its push.
 
-use windlass_common::exchange::{Answer, Pulled, Pushed};
+use windlass_common::exchange::{Answer, Pushed};
+use windlass_common::id::{Clock, ShardId};
 
 /// Counts of staleness, one count for each (batch, shard) that the batch has rows in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,9 +14,9 @@ const HIGHEST: usize = 4096;
 
 impl Staleness {
     /// Adds a batch: what its shards' clocks were at the pull, and before the push was applied.
-    pub fn add(&mut self, pulled: &Pulled, pushed: &Pushed) {
+    pub fn add(&mut self, pulled: &[(ShardId, Clock)], pushed: &Pushed) {
         let mut answers = pushed.answers.iter().peekable();
-        for &(shard, clock) in &pulled.clocks {
+        for &(shard, clock) in pulled {
             // Both lists ascend by shard.
             while answers.next_if(|(s, _)| *s < shard).is_some() {}
             let Some((s, Answer::Applied { before })) = answers.peek() else {
@@ -59,20 +60,15 @@ impl Staleness {
 
 #[cfg(test)]
 mod tests {
-    use windlass_common::id::{Clock, ShardId};
-
     use super::*;
 
     #[test]
     fn only_shards_that_were_pulled_and_applied_count() {
-        let pulled = Pulled {
-            clocks: vec![
-                (ShardId(1), Clock(5)),
-                (ShardId(3), Clock(7)),
-                (ShardId(4), Clock(0)),
-            ],
-            tables: Vec::new(),
-        };
+        let pulled = [
+            (ShardId(1), Clock(5)),
+            (ShardId(3), Clock(7)),
+            (ShardId(4), Clock(0)),
+        ];
         let pushed = Pushed {
             answers: vec![
                 (ShardId(0), Answer::Applied { before: Clock(100) }),

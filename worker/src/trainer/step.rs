@@ -22,18 +22,21 @@ pub struct Step {
     reduction: Reduction,
     scorer: Scorer,
     dims: Vec<usize>,
+    bias: bool,
 }
 
 impl Step {
     /// Joins a model, what it minimises, and how its scores are measured.
     pub fn new(model: Arc<dyn Model>, loss: Loss, reduction: Reduction, scorer: Scorer) -> Self {
-        let dims = model.tables().iter().map(|t| t.dim).collect();
+        let tables = model.tables();
+        let dims = tables.iter().map(|t| t.dim).collect();
         Self {
             model,
             loss,
             reduction,
             scorer,
             dims,
+            bias: tables.iter().any(|t| t.bias),
         }
     }
 
@@ -43,6 +46,11 @@ impl Step {
             .zip(&self.dims)
             .map(|(t, _)| (TableId(t), 0))
             .collect()
+    }
+
+    /// Whether the model reads the row of the bias.
+    pub fn reads_bias(&self) -> bool {
+        self.bias
     }
 
     /// The metrics' empty tally.
@@ -137,6 +145,6 @@ fn input(batch: &Prepared) -> Input<'_> {
     Input {
         batch: &batch.batch,
         rows: &batch.rows,
-        bias: batch.bias,
+        bias: batch.bias.unwrap_or(u32::MAX),
     }
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use windlass_client::client::Client;
-use windlass_common::coordination::{Outcome, Recipe, StorageLease};
+use windlass_common::Error as CommonError;
+use windlass_common::coordination::{History, Outcome, Recipe, StorageLease};
 use windlass_common::format::{
     Checkpoint, CheckpointWriter, Manifest, ManifestFile, ShardSummary, folder_name, remove,
 };
-use windlass_common::id::ShardId;
+use windlass_common::id::{CheckpointId, JobId, ShardId};
+use windlass_common::interval_set::IntervalSet;
 use windlass_common::runtime::{Disk, Pool, offload};
 use windlass_common::schema::JobSchema;
 
@@ -35,6 +37,8 @@ pub struct Storage {
     pub recipe: Recipe,
     /// The effective config.
     pub config: String,
+    /// The epochs that are wanted.
+    pub target: u32,
 }
 
 impl Storage {
@@ -69,16 +73,21 @@ impl Storage {
             );
             return Ok(Outcome::Abandoned(why));
         }
-        let files = put.into_iter().map(|(file, _)| file).collect();
         let manifest = Manifest {
             job: self.job.clone(),
+            job_id: JobId(0),
+            number: CheckpointId(0),
+            taken_ms: 0,
+            pinned: false,
+            target: self.target,
+            complete: IntervalSet::below(lease.exactly_below.0),
+            chains: put.into_iter().map(|(file, _)| vec![file]).collect(),
             schema: self.schema.clone(),
             recipe: self.recipe.clone(),
             history: lease.history,
             config: self.config.clone(),
             windlass: env!("CARGO_PKG_VERSION").into(),
             lineage: lease.lineage,
-            files,
         };
         let (disk, folder) = (Arc::clone(&self.disk), self.folder.clone());
         let finish = move || {
@@ -110,17 +119,36 @@ impl Storage {
     }
 
     /// Writes the final history into a saved checkpoint's manifest.
+    ///
+    /// The keeper that saved it may be gone, or its disk. The rows are in that state still, so
+    /// another one saves them anew.
     pub(super) async fn seal(
         &self,
+        client: &Client,
         pool: &dyn Pool,
         lease: StorageLease,
     ) -> Result<Outcome, Error> {
-        let mut checkpoint = self.open(pool, lease.epochs).await?;
+        let mut checkpoint = match self.open(pool, lease.epochs).await {
+            Ok(checkpoint) if self.is_of(&checkpoint, &lease.history) => checkpoint,
+            Ok(_) | Err(Error::Common(CommonError::Format(_))) => {
+                return self.save(client, pool, lease).await;
+            }
+            Err(error) => return Err(error),
+        };
         let seal = move || checkpoint.reseal(lease.history);
         offload(pool, seal)
             .await
             .ok_or(Error::Panicked { what: "saving" })??;
         Ok(Outcome::Stored)
+    }
+
+    /// Whether a checkpoint in the folder is the one that a history tells of, and not what an
+    /// earlier job of that name has left there.
+    fn is_of(&self, checkpoint: &Checkpoint, history: &History) -> bool {
+        let manifest = checkpoint.manifest();
+        manifest.schema == self.schema
+            && manifest.recipe == self.recipe
+            && manifest.history.kept() == history.kept()
     }
 
     async fn open(&self, pool: &dyn Pool, epochs: u32) -> Result<Checkpoint, Error> {
@@ -129,7 +157,7 @@ impl Storage {
             Arc::clone(&self.disk),
             self.pinned.clone().unwrap_or_else(named),
         );
-        let open = move || Checkpoint::open(disk, &path);
+        let open = move || Checkpoint::open_folder(&disk, &path);
         Ok(offload(pool, open).await.ok_or(Error::Panicked {
             what: "opening a checkpoint",
         })??)
