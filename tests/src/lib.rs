@@ -1,9 +1,14 @@
 //! The harness of the system tests: builds the real binaries once, starts servers, runs workers,
-//! and stops whatever is left.
+//! and stops whatever is left. `simulation` runs a whole cluster in this process instead.
 
 mod binaries;
+pub mod chaos;
 mod cluster;
+pub mod counting;
+pub mod counts;
 pub mod data;
+mod log;
+pub mod simulation;
 mod worker;
 
 pub use binaries::{Binaries, binaries};

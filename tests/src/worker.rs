@@ -1,12 +1,20 @@
 //! Runs of `windlass-worker`.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::Value;
 
 use crate::binaries;
+use crate::log::Log;
+
+/// No run of a test takes longer.
+const LONGEST: Duration = Duration::from_secs(900);
 
 /// A run that is being put together.
 #[derive(Debug)]
@@ -28,10 +36,12 @@ pub struct Run {
     pub report: Option<Value>,
 }
 
-/// A run that goes on.
+/// A run that goes on. Dropping kills it.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Arc<Log>,
     report: Option<PathBuf>,
 }
 
@@ -42,7 +52,9 @@ impl Worker {
         run.args(command)
             .arg(config)
             .current_dir(folder)
-            .env_remove("WINDLASS_LOG");
+            .env_remove("WINDLASS_LOG")
+            // The test's own; a worker would take it for a key of its config.
+            .env_remove("WINDLASS_SEED");
         Self {
             command: run,
             report: None,
@@ -75,15 +87,27 @@ impl Worker {
     /// # Panics
     /// When the binary cannot be started.
     pub fn start(mut self) -> Running {
-        let child = self
+        let mut child = self
             .command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("starting a worker: {error}"));
+        // Both are read at once, so that neither pipe fills.
+        let (Some(mut stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            panic!("a worker without its pipes");
+        };
+        let stdout = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What came before an error is what there is.
+            let _ = stdout.read_to_end(&mut bytes);
+            bytes
+        });
         Running {
             child,
+            stdout: Some(stdout),
+            stderr: Log::of(stderr),
             report: self.report,
         }
     }
@@ -98,7 +122,7 @@ impl Worker {
 }
 
 impl Running {
-    /// Sends a signal: `TERM`, `INT` or `KILL`.
+    /// Sends a signal: `TERM`, `INT`, `KILL`, `STOP` or `CONT`.
     ///
     /// # Panics
     /// When it cannot be sent.
@@ -108,32 +132,61 @@ impl Running {
         assert!(sent.is_ok_and(|s| s.success()), "sending {name} to {pid}");
     }
 
+    /// What it has written to standard error so far, in lines.
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Sends SIGKILL and waits for the end.
+    ///
+    /// # Panics
+    /// When it has ended by itself before, with what it wrote.
+    pub fn kill(mut self) {
+        let ended = self.child.try_wait();
+        assert!(
+            matches!(ended, Ok(None)),
+            "a worker has ended by itself: {ended:?}\n{}",
+            self.stderr.text()
+        );
+        self.signal("KILL");
+        let _ = self.child.wait();
+    }
+
     /// Waits for the end.
     ///
     /// # Panics
-    /// When the process or its report cannot be read.
-    pub fn end(self) -> Run {
-        let Self { child, report } = self;
-        collect(child.wait_with_output(), report.as_deref())
+    /// When it does not come, or when the process or its report cannot be read.
+    pub fn end(mut self) -> Run {
+        self.collect()
             .unwrap_or_else(|error| panic!("waiting for a worker: {error:#}"))
+    }
+
+    fn collect(&mut self) -> anyhow::Result<Run> {
+        let stderr = self.stderr.end(LONGEST)?;
+        let stdout = self.stdout.take().and_then(|reader| reader.join().ok());
+        let status = self.child.wait()?;
+        let report = match self.report.as_ref().filter(|path| path.exists()) {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).context("reading the report")?;
+                Some(serde_json::from_str(&text).context("parsing the report")?)
+            }
+            None => None,
+        };
+        Ok(Run {
+            code: status.code(),
+            stdout: String::from_utf8_lossy(&stdout.unwrap_or_default()).into_owned(),
+            stderr,
+            report,
+        })
     }
 }
 
-fn collect(output: std::io::Result<Output>, report: Option<&Path>) -> anyhow::Result<Run> {
-    let output = output?;
-    let report = match report.filter(|path| path.exists()) {
-        Some(path) => {
-            let text = std::fs::read_to_string(path).context("reading the report")?;
-            Some(serde_json::from_str(&text).context("parsing the report")?)
-        }
-        None => None,
-    };
-    Ok(Run {
-        code: output.status.code(),
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        report,
-    })
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Run {

@@ -7,6 +7,7 @@
 )]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use walkdir::WalkDir;
 
@@ -286,4 +287,21 @@ fn unsafe_code_says_why_it_is_sound() {
             );
         }
     }
+}
+
+#[test]
+fn only_test_builds_have_failpoints() {
+    // Without the edges of tests the features of a normal build are what is resolved.
+    let packages = |edges: &str| {
+        let tree = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["tree", "--workspace", "--prefix=none", "--edges", edges])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert!(tree.status.success(), "cargo tree failed: {tree:?}");
+        String::from_utf8(tree.stdout).unwrap()
+    };
+    let stops = |packages: String| packages.lines().any(|line| line.starts_with("fail v"));
+    assert!(stops(packages("normal,build,dev")));
+    assert!(!stops(packages("normal,build")));
 }

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use toml::Table;
 use windlass_common::config::{
-    ClusterConfig, DataConfig, EarlyStop, JobConfig, ModelConfig, NumericColumn, ServerConfig,
-    TrainSection,
+    CheckpointConfig, ClusterConfig, DataConfig, EarlyStop, JobConfig, ModelConfig, NumericColumn,
+    ServerConfig, TrainSection,
 };
 use windlass_common::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
 
@@ -75,6 +75,12 @@ fn page() -> Result<String> {
     );
     page.text += "\n## server.toml\n";
     page.section("", "ServerConfig", &ServerConfig::default())?;
+    page.text += "\n`checkpoint` is a table:\n";
+    page.section(
+        "checkpoint",
+        "CheckpointConfig",
+        &CheckpointConfig::default(),
+    )?;
 
     page.text += "\n## train.toml\n";
     page.heading("job")?;
@@ -237,7 +243,8 @@ impl Page {
             "Size" => "size",
             "Span" => "time",
             "Column" => "string or table",
-            "EarlyStop" => "table",
+            "Every" => "time or examples",
+            "EarlyStop" | "CheckpointConfig" => "table",
             _ => bail!("no words for the type {kind}"),
         }
         .into())
