@@ -129,9 +129,10 @@ fn line(library: &Library, entry: &Entry, now: Duration) -> [String; TITLES.len(
             return [job, number, age, epochs, sources, rows, bytes, kind, state];
         }
     };
+    let folder = checkpoint_folder(manifest.number);
     let own = || {
         let files = manifest.files();
-        files.filter(|(_, file)| file.folder.is_empty())
+        files.filter(|(_, file)| file.folder.is_empty() || file.folder == folder)
     };
     let state = match library.must_have_files(manifest) {
         Ok(()) if manifest.pinned => "files there, pinned".into(),
@@ -174,6 +175,9 @@ fn age(manifest: &Manifest, now: Duration) -> String {
         .into_iter()
         .find(|&unit| seconds >= 2 * unit);
     let unit = unit.unwrap_or(1);
+    if seconds == 0 {
+        return "0s".into();
+    }
     Span::from_secs(seconds / unit * unit).to_string()
 }
 
