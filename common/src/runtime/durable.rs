@@ -37,8 +37,8 @@ pub fn create_folders(disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// An error of the disk at a path.
-pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+/// Makes what the system says an error that names the path.
+pub fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
     |source| Error::Io {
         path: path.into(),
         source,

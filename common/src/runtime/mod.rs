@@ -13,8 +13,8 @@ mod pool;
 
 pub use clock::{Clock, StdWallClock, WallClock};
 pub use disk::{Change, Disk, File, StdDisk};
-pub use durable::create_folders;
-pub(crate) use durable::{at, write_synced};
+pub(crate) use durable::write_synced;
+pub use durable::{at, create_folders};
 pub(crate) use objects::is_plain;
 pub use objects::{FolderObjects, Objects, require_name};
 pub use pool::{Job, Pool, offload};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use windlass_common::failpoint;
 use windlass_common::format::{ClusterState, MAX_STATE_BYTES};
-use windlass_common::runtime::{Change, Disk, create_folders};
+use windlass_common::runtime::{Change, Disk, at, create_folders};
 
 use crate::error::Error;
 
@@ -43,11 +43,11 @@ impl StateFile {
         let mut bytes = Vec::new();
         let file = match self.disk.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|source| at(&path, source))?,
+            opened => opened.map_err(at(&path))?,
         };
         file.take(MAX_STATE_BYTES + 1)
             .read_to_end(&mut bytes)
-            .map_err(|source| at(&path, source))?;
+            .map_err(at(&path))?;
         let state = ClusterState::decode(&bytes, &path).map_err(windlass_common::Error::from)?;
         Ok(Some(state))
     }
@@ -73,14 +73,6 @@ impl StateFile {
             failpoint::reached("state-rename-after");
             self.disk.change(Change::SyncFolder(&self.folder))
         };
-        write().map_err(|source| at(&path, source))
+        Ok(write().map_err(at(&path))?)
     }
-}
-
-fn at(path: &Path, source: io::Error) -> Error {
-    windlass_common::Error::Io {
-        path: path.into(),
-        source,
-    }
-    .into()
 }

@@ -1,6 +1,6 @@
 //! Removing what checkpoints hold (rule S7).
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::PoisonError;
 
@@ -8,7 +8,7 @@ use tracing::info;
 use windlass_common::Error as CommonError;
 use windlass_common::format::log::{SegmentHeader, SegmentNumber};
 use windlass_common::id::{JobId, Lsn, ShardId};
-use windlass_common::runtime::Change;
+use windlass_common::runtime::{Change, at};
 
 use crate::error::Error;
 
@@ -132,10 +132,3 @@ pub(super) fn partial(folder: &Path, segment: SegmentNumber) -> std::path::PathB
 
 /// How names of files end that nothing reads.
 pub(super) const PARTIAL: &str = ".partial";
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> CommonError {
-    |source| CommonError::Io {
-        path: path.into(),
-        source,
-    }
-}

@@ -14,7 +14,7 @@ use windlass_common::Error as CommonError;
 use windlass_common::format::FormatError;
 use windlass_common::format::log::{Scan, SegmentHeader, SegmentNumber, sweep};
 use windlass_common::id::Lsn;
-use windlass_common::runtime::{Change, Disk, create_folders};
+use windlass_common::runtime::{Change, Disk, at, create_folders};
 
 use crate::error::Error;
 
@@ -265,12 +265,5 @@ impl Search<'_> {
     fn is_damaged(&mut self, error: FormatError) {
         error!(reason = %error, "log damaged: later records are ignored, their pushes come again");
         self.damage = Some(error);
-    }
-}
-
-fn at(path: &Path) -> impl FnOnce(std::io::Error) -> CommonError {
-    |source| CommonError::Io {
-        path: path.into(),
-        source,
     }
 }
