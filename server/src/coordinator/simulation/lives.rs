@@ -199,7 +199,7 @@ fn gathering_says_what_it_waits_for() {
 fn progress_counts_the_epochs_sources() {
     let mut world = World::new(Setup::new(1, 1, 2), 1, 1, 14);
     world.turn_until("one source of epoch 1", |w| {
-        let complete = |s: &super::world::Shard| s.windows.complete().len();
+        let complete = |s: &super::server::Shard| s.windows.complete().len();
         let job = w.workers[0].job;
         let shards = job.and_then(|job| w.servers[0].jobs.get(&job));
         shards.is_some_and(|s| s.values().map(complete).min() == Some(7))

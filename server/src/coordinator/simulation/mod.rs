@@ -5,5 +5,7 @@ mod durable;
 mod launches;
 mod lives;
 mod refusals;
+mod server;
 mod store;
+mod worker;
 mod world;

@@ -6,7 +6,7 @@ use windlass_common::format::{Manifest, ManifestFile};
 use windlass_common::id::{CheckpointId, Clock, JobId, Lineage, ShardId};
 use windlass_common::saving::{SaveOrder, Saved};
 
-use super::world::Shard;
+use super::server::Shard;
 use crate::coordinator::Stored;
 
 /// Files by name, and the manifests that make checkpoints of them.
