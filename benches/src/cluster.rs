@@ -110,12 +110,12 @@ pub fn register(worker: WorkerId, splits: u32, servers: u32, workers: u32) -> Re
         schema: JobSchema {
             shards: ShardCount::default(),
             seed: 1,
-            tables: vec![TableSchema {
-                name: "rows".into(),
-                dim: 1,
-                init: Init::Zeros,
-                optimizer: OptimizerSpec::default(),
-            }],
+            tables: vec![TableSchema::new(
+                "rows",
+                1,
+                Init::Zeros,
+                OptimizerSpec::default(),
+            )],
         },
         recipe: Recipe {
             files: vec![InputFile {

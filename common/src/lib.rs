@@ -22,6 +22,7 @@ pub mod interval_set;
 pub mod key;
 pub mod optimizer;
 pub mod recipe;
+pub mod residency;
 pub mod runtime;
 pub mod saving;
 pub mod schema;

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::id::TableId;
 use crate::init::Init;
 use crate::optimizer::OptimizerSpec;
+use crate::residency::{Admission, Eviction};
 use crate::shard::ShardCount;
 
 /// The largest `dim` of a table: a row of it is 256 KiB and fits a message many times.
@@ -26,9 +27,26 @@ pub struct TableSchema {
     pub init: Init,
     /// How rows are updated.
     pub optimizer: OptimizerSpec,
+    /// When a key gets a row; without it with its first push.
+    pub admission: Option<Admission>,
+    /// When a row goes; by default never.
+    pub eviction: Eviction,
 }
 
 impl TableSchema {
+    /// A table that admits every key and keeps every row.
+    #[must_use]
+    pub fn new(name: impl Into<String>, dim: u32, init: Init, optimizer: OptimizerSpec) -> Self {
+        Self {
+            name: name.into(),
+            dim,
+            init,
+            optimizer,
+            admission: None,
+            eviction: Eviction::default(),
+        }
+    }
+
     /// Weights a row, as a length.
     #[must_use]
     pub fn dim(&self) -> usize {
@@ -39,6 +57,13 @@ impl TableSchema {
     #[must_use]
     pub fn slots(&self) -> usize {
         self.optimizer.slots(self.dim())
+    }
+
+    /// Rows of one shard that the budget has room for; `None` without one.
+    #[must_use]
+    pub fn rows_of_shard(&self, shards: ShardCount) -> Option<u64> {
+        let floats = self.dim() + self.slots();
+        self.eviction.rows_of_shard(floats, self.admission, shards)
     }
 }
 
@@ -82,6 +107,18 @@ impl JobSchema {
             }
             if let Err((field, rule)) = table.optimizer.validate() {
                 return wrong(name, format!("{} {field} {rule}", table.optimizer.kind()));
+            }
+            let residency = table
+                .admission
+                .map_or(Ok(()), |a| a.validate())
+                .and_then(|()| {
+                    let floats = table.dim() + table.slots();
+                    table
+                        .eviction
+                        .validate(floats, table.admission, self.shards)
+                });
+            if let Err((field, rule)) = residency {
+                return wrong(name, format!("{field} {rule}"));
             }
             let counts = table.optimizer == OptimizerSpec::Count;
             if counts && (table.dim(), table.init) != (count::LIMBS, Init::Zeros) {
@@ -129,6 +166,17 @@ impl JobSchema {
             if a.init != b.init {
                 return differ(what("init"), settings(&a.init), settings(&b.init));
             }
+            if a.admission != b.admission {
+                let show = |t: &TableSchema| t.admission.map_or("none".into(), |a| settings(&a));
+                return differ(what("admission"), show(a), show(b));
+            }
+            if a.eviction != b.eviction {
+                let show = |t: &TableSchema| match t.eviction.is_on() {
+                    true => settings(&t.eviction),
+                    false => "none".into(),
+                };
+                return differ(what("eviction"), show(a), show(b));
+            }
         }
         Ok(())
     }
@@ -154,12 +202,7 @@ mod tests {
     #[test]
     fn a_table_that_counts_has_three_limbs_and_begins_at_0() {
         let check = |dim, init| {
-            let table = TableSchema {
-                name: "count".into(),
-                dim,
-                init,
-                optimizer: OptimizerSpec::Count,
-            };
+            let table = TableSchema::new("count", dim, init, OptimizerSpec::Count);
             let schema = JobSchema {
                 shards: ShardCount::default(),
                 seed: 1,

@@ -18,7 +18,7 @@ use windlass_common::format::log::{
     GroupBuilder, Record, Scan, Sealed, SegmentHeader, SegmentNumber, TableRecord,
 };
 use windlass_common::format::{
-    Base, Checkpoint, Manifest, Mark, ShardImage, TableImage, decode_shard, encode_shard,
+    Base, Checkpoint, Manifest, Mark, ShardImage, TableImage, Turnover, decode_shard, encode_shard,
 };
 use windlass_common::id::{
     Boot, CheckpointId, Clock, Epoch, JobId, Lineage, Lsn, PushId, Seq, ShardId, SourceId, TableId,
@@ -27,6 +27,7 @@ use windlass_common::init::Init;
 use windlass_common::interval_set::IntervalSet;
 use windlass_common::key::Key;
 use windlass_common::optimizer::{Adagrad, Ftrl, OptimizerSpec};
+use windlass_common::residency::{Admission, Eviction};
 use windlass_common::runtime::{Disk, StdDisk};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::ShardCount;
@@ -44,6 +45,14 @@ fn empty(dim: usize, slots: usize) -> TableImage {
         dim,
         slots,
         ..TableImage::default()
+    }
+}
+
+fn turnover(sighted: u64, refused: u64, evicted: u64) -> Turnover {
+    Turnover {
+        sighted,
+        refused,
+        evicted,
     }
 }
 
@@ -93,6 +102,9 @@ fn shards() -> [ShardImage; 3] {
                 TableImage {
                     keys: vec![Key(7)],
                     rows: vec![-0.75, 1.5, 2.5],
+                    used: vec![6],
+                    sketch: (0..64).collect(),
+                    turnover: turnover(5, 4, 0),
                     ..empty(1, 2)
                 },
             ],
@@ -116,6 +128,8 @@ fn shards() -> [ShardImage; 3] {
                 },
                 TableImage {
                     deleted: vec![Key(7), Key(9)],
+                    sketch: (0..64).rev().collect(),
+                    turnover: turnover(8, 6, 2),
                     ..empty(1, 2)
                 },
             ],
@@ -128,27 +142,37 @@ fn schema() -> JobSchema {
         shards: ShardCount::new(2).unwrap(),
         seed: 42,
         tables: vec![
-            TableSchema {
-                name: "linear".into(),
-                dim: 2,
-                init: Init::Zeros,
-                optimizer: OptimizerSpec::RowwiseAdagrad(Adagrad {
+            TableSchema::new(
+                "linear",
+                2,
+                Init::Zeros,
+                OptimizerSpec::RowwiseAdagrad(Adagrad {
                     learning_rate: 0.05,
                     initial_accumulator: 0.5,
                     epsilon: 1e-8,
                     l2: 0.25,
                 }),
-            },
+            ),
             TableSchema {
-                name: "factors".into(),
-                dim: 1,
-                init: Init::Normal { std: 0.01 },
-                optimizer: OptimizerSpec::Ftrl(Ftrl {
-                    alpha: 0.1,
-                    beta: 1.0,
-                    l1: 2.0,
-                    l2: 3.0,
+                admission: Some(Admission {
+                    sightings: 2,
+                    sketch_bytes: 128,
                 }),
+                eviction: Eviction {
+                    ttl: Some(100),
+                    max_bytes: Some(1 << 20),
+                },
+                ..TableSchema::new(
+                    "factors",
+                    1,
+                    Init::Normal { std: 0.01 },
+                    OptimizerSpec::Ftrl(Ftrl {
+                        alpha: 0.1,
+                        beta: 1.0,
+                        l1: 2.0,
+                        l2: 3.0,
+                    }),
+                )
             },
         ],
     }
@@ -247,7 +271,14 @@ fn a_checkpoint_of_version_1_is_whole_and_its_delta_is_merged() {
             ..empty(2, 1)
         }
     );
-    assert_eq!(merged.tables[1], empty(1, 2));
+    assert_eq!(
+        merged.tables[1],
+        TableImage {
+            sketch: (0..64).rev().collect(),
+            turnover: turnover(8, 6, 2),
+            ..empty(1, 2)
+        }
+    );
     assert_eq!((merged.mark, merged.clock), (mark(50), Clock(14)));
     assert_eq!(merged.windows, shards()[2].windows);
 }

@@ -219,6 +219,9 @@ fn apply_rows(shard: &mut Shard, part: &Record<'_>, log: Option<&Log>) -> Result
     }
     if !part.end {
         shard.clock = step;
+        for table in &mut shard.tables {
+            table.pass_time(step, shard.id);
+        }
     }
     Ok(Answer::Applied { before })
 }

@@ -100,6 +100,9 @@ impl Shard {
         } else {
             return None;
         };
+        if !self.tables.iter().all(Table::knows_changes) {
+            return None;
+        }
         let changed: usize = self.tables.iter().map(|t| t.changed(since)).sum();
         let all: usize = self.tables.iter().map(Table::len).sum();
         (2 * changed <= all).then_some(since)

@@ -37,12 +37,12 @@ fn register(worker: u64, splits: u64) -> Register {
         schema: JobSchema {
             shards: ShardCount::default(),
             seed: 1,
-            tables: vec![TableSchema {
-                name: "rows".into(),
-                dim: 1,
-                init: Init::Zeros,
-                optimizer: OptimizerSpec::default(),
-            }],
+            tables: vec![TableSchema::new(
+                "rows",
+                1,
+                Init::Zeros,
+                OptimizerSpec::default(),
+            )],
         },
         recipe: Recipe {
             files: vec![InputFile {

@@ -129,7 +129,7 @@ mod tests {
                 slots: 0,
                 keys: (10..).map(Key).take(rows.len()).collect(),
                 rows: rows.concat(),
-                deleted: Vec::new(),
+                ..TableImage::default()
             }],
             ..ShardImage::default()
         }

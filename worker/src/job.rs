@@ -204,26 +204,32 @@ fn schema(config: &TrainConfig, model: &dyn Model) -> Result<JobSchema, Error> {
     let OptimizerConfig { spec, tables } = &config.optimizer;
     let shapes = model.tables();
     let names: BTreeSet<&str> = shapes.iter().map(|s| s.name).collect();
-    if let Some(unknown) = tables.keys().find(|name| !names.contains(name.as_str())) {
+    let of_optimizers = tables.keys().map(|name| ("optimizer.tables", name));
+    let of_tables = config.tables.keys().map(|name| ("tables", name));
+    let mut named = of_optimizers.chain(of_tables);
+    if let Some((section, unknown)) = named.find(|(_, name)| !names.contains(name.as_str())) {
         let known = names.into_iter().collect::<Vec<_>>().join(", ");
-        let key = format!("optimizer.tables.{unknown}");
+        let key = format!("{section}.{unknown}");
         let rule = format!("the model has no such table; it has {known}");
         return Err(ConfigError::Invalid { key, rule }.into());
     }
     let table = |shape: &crate::model::TableShape| {
+        let dim = u32::try_from(shape.dim).map_err(|_| Error::Shape {
+            keys: 1,
+            dim: shape.dim,
+            got: shape.dim,
+        })?;
+        let optimizer = if config.model.kind == ModelKind::Count {
+            OptimizerSpec::Count
+        } else {
+            tables.get(shape.name).unwrap_or(spec).clone()
+        };
+        let residency = config.tables.get(shape.name);
+        let residency = residency.cloned().unwrap_or_default();
         Ok(TableSchema {
-            name: shape.name.to_owned(),
-            dim: u32::try_from(shape.dim).map_err(|_| Error::Shape {
-                keys: 1,
-                dim: shape.dim,
-                got: shape.dim,
-            })?,
-            init: shape.init,
-            optimizer: if config.model.kind == ModelKind::Count {
-                OptimizerSpec::Count
-            } else {
-                tables.get(shape.name).unwrap_or(spec).clone()
-            },
+            admission: residency.admission(),
+            eviction: residency.eviction(),
+            ..TableSchema::new(shape.name, dim, shape.init, optimizer)
         })
     };
     Ok(JobSchema {

@@ -31,12 +31,12 @@ fn main() -> anyhow::Result<()> {
         None => 10_000_000,
     };
     let shards = ShardCount::default();
-    let schema = TableSchema {
-        name: "rows".into(),
-        dim: u32::try_from(DIM)?,
-        init: Init::Zeros,
-        optimizer: OptimizerSpec::default(),
-    };
+    let schema = TableSchema::new(
+        "rows",
+        u32::try_from(DIM)?,
+        Init::Zeros,
+        OptimizerSpec::default(),
+    );
     let mut tables: Vec<Table> = shards
         .all()
         .map(|_| Table::new(&schema, 1, shards))

@@ -26,11 +26,13 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 }
 
 fn question(shards: usize) -> Register {
-    let table = |(name, dim): (&str, usize)| TableSchema {
-        name: name.into(),
-        dim: u32::try_from(dim).unwrap(),
-        init: Init::Zeros,
-        optimizer: OptimizerSpec::default(),
+    let table = |(name, dim): (&str, usize)| {
+        TableSchema::new(
+            name,
+            u32::try_from(dim).unwrap(),
+            Init::Zeros,
+            OptimizerSpec::default(),
+        )
     };
     Register {
         job: "flights".into(),

@@ -327,7 +327,7 @@ pub(super) mod tests {
         check(
             "epochs = 1\n",
             "train.toml:1:1: unknown key `epochs`; there are job, cluster, data, model, optimizer, \
-             train",
+             tables, train",
         );
         check_server(
             "lissen = \"127.0.0.1:7070\"\n",
@@ -440,7 +440,7 @@ pub(super) mod tests {
             &[("WINDLASS_EPOCHS", "512")],
             &[],
             "WINDLASS_EPOCHS: unknown key `epochs`; there are job, cluster, data, model, \
-             optimizer, train",
+             optimizer, tables, train",
         );
         check_overrides(
             &[("WINDLASS_TRAIN__EPOCHS", "0")],

@@ -14,6 +14,7 @@ mod print;
 mod read;
 mod rules;
 mod server;
+mod tables;
 mod train;
 mod tree;
 
@@ -22,6 +23,7 @@ pub use error::{ConfigError, Place};
 pub use model::{LossKind, ModelConfig, ModelKind};
 pub use optimizer::OptimizerConfig;
 pub use server::{CheckpointConfig, Durability, ServerConfig};
+pub use tables::TableConfig;
 pub use train::{
     ClusterConfig, Consistency, EarlyStop, JobConfig, Reduction, TrainConfig, TrainSection,
 };

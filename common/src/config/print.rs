@@ -129,6 +129,12 @@ mod tests {
                     spec,
                     tables: table.into_iter().map(|t| ("my.table".into(), t)).collect(),
                 },
+                tables: size.into_iter().map(|size| ("my.table".into(), TableConfig {
+                    admission: early.unwrap_or(1),
+                    ttl: cluster,
+                    max_bytes: Some(Size::from_bytes(size)),
+                    ..TableConfig::default()
+                })).collect(),
                 train: TrainSection {
                     negative_sampling_rate: rate,
                     output: early.map(|_| "some/where".into()),

@@ -1,10 +1,11 @@
 //! `train.toml`: a job.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DataConfig, ModelConfig, OptimizerConfig};
+use super::{DataConfig, ModelConfig, OptimizerConfig, TableConfig};
 use crate::human::Span;
 use crate::shard::ShardCount;
 use crate::tally::Metric;
@@ -24,6 +25,10 @@ pub struct TrainConfig {
     pub model: ModelConfig,
     /// How rows are updated.
     pub optimizer: OptimizerConfig,
+    /// Which keys of a table have rows, by the table's name (`linear`, `factors`, ...). Without it
+    /// every key that was pushed to has one for good.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tables: BTreeMap<String, TableConfig>,
     /// The training loop.
     pub train: TrainSection,
 }

@@ -58,7 +58,34 @@ pub struct TableImage {
     pub keys: Vec<Key>,
     /// Weights, then slots, of each row: `[rows, dim + slots]`.
     pub rows: Vec<f32>,
+    /// When each row was pushed to last, in ticks of the shard's clock: `[rows]`, or nothing where
+    /// rows stay for good.
+    pub used: Vec<u32>,
     /// Keys that are in a delta's base and not in the shard any more, distinct and none of `keys`;
     /// empty in a full image.
     pub deleted: Vec<Key>,
+    /// Counters of keys that have no row yet; nothing where every key has one.
+    pub sketch: Vec<u8>,
+    /// What came to pass until now, a delta's base included.
+    pub turnover: Turnover,
+}
+
+impl TableImage {
+    /// The places of the rows, in the order of their keys.
+    pub(super) fn by_key(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.keys.len()).collect();
+        order.sort_unstable_by_key(|&row| self.keys[row]);
+        order
+    }
+}
+
+/// How the keys of one table in a shard came and went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turnover {
+    /// Sightings that the sketch has taken in since it last halved its counts.
+    pub sighted: u64,
+    /// Gradients that were dropped, since their keys had not been seen often enough.
+    pub refused: u64,
+    /// Rows that went.
+    pub evicted: u64,
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate::id::Clock;
-use crate::key::Key;
 
 use super::{Base, FormatError, Mark, ShardImage, TableImage};
 
@@ -65,9 +64,18 @@ fn check(base: &ShardImage, delta: &ShardImage) -> Result<(), String> {
     if shapes(base) != shapes(delta) {
         return Err("has other tables than the file below it".into());
     }
-    let holds = |t: &TableImage| t.keys.len().checked_mul(t.dim + t.slots) == Some(t.rows.len());
+    let holds = |t: &TableImage| {
+        let rows = t.keys.len();
+        rows.checked_mul(t.dim + t.slots) == Some(t.rows.len())
+            && (t.used.is_empty() || t.used.len() == rows)
+    };
     if !base.tables.iter().chain(&delta.tables).all(holds) {
         return Err("or the file below it has rows that do not fit their keys".into());
+    }
+    let ages = |t: &TableImage| (!t.keys.is_empty()).then_some(!t.used.is_empty());
+    let differ = |(a, b)| ages(a).zip(ages(b)).is_some_and(|(a, b)| a != b);
+    if base.tables.iter().zip(&delta.tables).any(differ) {
+        return Err("or the file below it lacks the times of its rows' last use".into());
     }
     Ok(())
 }
@@ -78,6 +86,8 @@ fn merge_table(base: &TableImage, delta: &TableImage) -> TableImage {
     let mut merged = TableImage {
         dim: base.dim,
         slots: base.slots,
+        sketch: delta.sketch.clone(),
+        turnover: delta.turnover,
         ..TableImage::default()
     };
     let mut put = |from: &TableImage, row: usize| {
@@ -86,9 +96,10 @@ fn merge_table(base: &TableImage, delta: &TableImage) -> TableImage {
         merged
             .rows
             .extend_from_slice(&from.rows[row * width..][..width]);
+        merged.used.extend(from.used.get(row));
     };
-    let mut new = by_key(&delta.keys).into_iter().peekable();
-    for old in by_key(&base.keys) {
+    let mut new = delta.by_key().into_iter().peekable();
+    for old in base.by_key() {
         let key = base.keys[old];
         while let Some(row) = new.next_if(|&row| delta.keys[row] < key) {
             put(delta, row);
@@ -102,13 +113,6 @@ fn merge_table(base: &TableImage, delta: &TableImage) -> TableImage {
     merged
 }
 
-/// Orders rows by their keys.
-fn by_key(keys: &[Key]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..keys.len()).collect();
-    order.sort_unstable_by_key(|&row| keys[row]);
-    order
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -119,6 +123,7 @@ mod tests {
     use crate::format::samples::{base, delta, image, mark};
     use crate::format::{decode_shard, encode_shard};
     use crate::id::{CheckpointId, Lineage, ShardId};
+    use crate::key::Key;
 
     const NAME: &str = "ckpt/0007.shard";
 
@@ -135,7 +140,9 @@ mod tests {
             // Not in the order of keys: the order of an image means nothing.
             keys: rows.keys().rev().copied().map(Key).collect(),
             rows: rows.values().rev().copied().collect(),
+            used: rows.values().rev().map(|row| row.to_bits()).collect(),
             deleted: deleted.iter().rev().copied().map(Key).collect(),
+            ..TableImage::default()
         }
     }
 
@@ -191,6 +198,10 @@ mod tests {
             merged.tables[0].rows,
             [7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 0.0, 1.0, 2.0]
         );
+        assert_eq!(merged.tables[0].used, [6, 5, 1]);
+        let (table, of_delta) = (&merged.tables[0], &delta().tables[0]);
+        assert_eq!(table.sketch, of_delta.sketch);
+        assert_eq!(table.turnover, of_delta.turnover);
         assert_eq!(merged.tables[1], image().tables[1]);
         assert_eq!(
             (&merged.windows, merged.clock, merged.mark, merged.base),
@@ -247,5 +258,11 @@ mod tests {
         let mut short = image();
         short.tables[0].rows.pop();
         assert!(rule(short, delta()).contains("do not fit their keys"));
+        let mut aged = image();
+        aged.tables[0].used = vec![1, 2];
+        assert!(rule(aged, delta()).contains("do not fit their keys"));
+        let mut ageless = image();
+        ageless.tables[0].used.clear();
+        assert!(rule(ageless, delta()).contains("last use"));
     }
 }

@@ -35,7 +35,7 @@ pub use cluster_state::{ClusterState, JobState, MAX_STATE_BYTES, PublishedState,
 pub use error::FormatError;
 pub use folder::{Newest, folder_name, newest, remove};
 pub use held::{HeldShards, MAX_HELD_BYTES};
-pub use image::{Base, Mark, ShardImage, TableImage};
+pub use image::{Base, Mark, ShardImage, TableImage, Turnover};
 pub use library::{Entry, Library, checkpoint_folder, number_of};
 pub use manifest::{Manifest, ManifestFile};
 pub use merge::merge;

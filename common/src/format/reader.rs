@@ -85,6 +85,12 @@ pub(super) fn words(section: &[u8]) -> impl Iterator<Item = u64> {
     words.iter().map(|&word| u64::from_le_bytes(word))
 }
 
+/// Splits a section into little-endian numbers of four bytes.
+pub(super) fn numbers(section: &[u8]) -> impl Iterator<Item = u32> {
+    let (numbers, _) = section.as_chunks();
+    numbers.iter().map(|&number| u32::from_le_bytes(number))
+}
+
 /// Splits a section into little-endian floats.
 pub(super) fn floats(section: &[u8]) -> impl Iterator<Item = f32> {
     let (floats, _) = section.as_chunks();

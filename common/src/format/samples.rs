@@ -16,7 +16,7 @@ use crate::shard::ShardCount;
 use crate::split::InputFile;
 use crate::windows::{Verdict, Windows};
 
-use super::{Base, Manifest, ManifestFile, Mark, ShardImage, TableImage};
+use super::{Base, Manifest, ManifestFile, Mark, ShardImage, TableImage, Turnover};
 
 /// A small shard with every kind of content.
 pub(super) fn image() -> ShardImage {
@@ -33,14 +33,16 @@ pub(super) fn image() -> ShardImage {
                 slots: 1,
                 keys: vec![Key(30), Key(10), Key(20)],
                 rows: (0..9u8).map(f32::from).collect(),
-                deleted: Vec::new(),
+                used: vec![1, 2, 3],
+                sketch: vec![1, 0, 255, 7],
+                turnover: turnover(20, 30, 40),
+                ..TableImage::default()
             },
             TableImage {
                 dim: 1,
-                slots: 0,
                 keys: vec![Key::BIAS],
                 rows: vec![0.5],
-                deleted: Vec::new(),
+                ..TableImage::default()
             },
         ],
     }
@@ -58,6 +60,14 @@ pub(super) fn mark(lsn: u64) -> Mark {
     }
 }
 
+fn turnover(sighted: u64, refused: u64, evicted: u64) -> Turnover {
+    Turnover {
+        sighted,
+        refused,
+        evicted,
+    }
+}
+
 /// A delta on [`image`] as a file of checkpoint 1.
 pub(super) fn delta() -> ShardImage {
     let keys = |keys: &[u64]| keys.iter().copied().map(Key).collect();
@@ -72,7 +82,10 @@ pub(super) fn delta() -> ShardImage {
                 slots: 1,
                 keys: keys(&[25, 20]),
                 rows: vec![7.0; 6],
+                used: vec![5, 6],
                 deleted: keys(&[10, 5]),
+                sketch: vec![0, 1, 2, 3],
+                turnover: turnover(21, 31, 42),
             },
             TableImage {
                 dim: 1,
@@ -140,15 +153,22 @@ fn tables() -> impl Strategy<Value = TableImage> {
     let keys = prop::collection::btree_set(any::<u64>(), 0..12)
         .prop_map(|keys: BTreeSet<u64>| keys.into_iter().map(Key).collect::<Vec<_>>())
         .prop_shuffle();
-    (1usize..4, 0usize..5, keys).prop_flat_map(|(dim, slots, keys)| {
-        prop::collection::vec(-1e6f32..1e6, keys.len() * (dim + slots)).prop_map(move |rows| {
-            TableImage {
-                dim,
-                slots,
-                keys: keys.clone(),
-                rows,
-                deleted: Vec::new(),
-            }
+    let sketch = prop::collection::vec(any::<u8>(), 0..9);
+    let came_and_went = any::<(u64, u64, u64)>();
+    let kept = (any::<bool>(), sketch, came_and_went);
+    (1usize..4, 0usize..5, keys, kept).prop_flat_map(|(dim, slots, keys, kept)| {
+        let (ages, sketch, (sighted, refused, evicted)) = kept;
+        let used = prop::collection::vec(any::<u32>(), if ages { keys.len() } else { 0 });
+        let rows = prop::collection::vec(-1e6f32..1e6, keys.len() * (dim + slots));
+        (rows, used).prop_map(move |(rows, used)| TableImage {
+            dim,
+            slots,
+            keys: keys.clone(),
+            rows,
+            used,
+            deleted: Vec::new(),
+            sketch: sketch.clone(),
+            turnover: turnover(sighted, refused, evicted),
         })
     })
 }
@@ -158,14 +178,15 @@ pub(super) fn sorted(image: &ShardImage) -> ShardImage {
     let mut image = image.clone();
     for table in &mut image.tables {
         let width = table.dim + table.slots;
-        let by_key: BTreeMap<Key, &[f32]> = table
-            .keys
-            .iter()
-            .copied()
-            .zip(table.rows.chunks(width))
-            .collect();
-        table.keys = by_key.keys().copied().collect();
-        table.rows = by_key.into_values().flatten().copied().collect();
+        let order: BTreeMap<Key, usize> = table.keys.iter().copied().zip(0..).collect();
+        let rows = order
+            .values()
+            .map(|&row| &table.rows[row * width..][..width]);
+        table.rows = rows.flatten().copied().collect();
+        if !table.used.is_empty() {
+            table.used = order.values().map(|&row| table.used[row]).collect();
+        }
+        table.keys = order.into_keys().collect();
         table.deleted.sort_unstable();
     }
     image
@@ -186,12 +207,12 @@ pub(super) fn manifest(files: Vec<ManifestFile>) -> Manifest {
         schema: JobSchema {
             shards: ShardCount::new(2).unwrap(),
             seed: 1,
-            tables: vec![TableSchema {
-                name: "linear".into(),
-                dim: 1,
-                init: Init::Normal { std: 0.01 },
-                optimizer: OptimizerSpec::Adagrad(Adagrad::default()),
-            }],
+            tables: vec![TableSchema::new(
+                "linear",
+                1,
+                Init::Normal { std: 0.01 },
+                OptimizerSpec::Adagrad(Adagrad::default()),
+            )],
         },
         recipe: Recipe {
             files: vec![InputFile {

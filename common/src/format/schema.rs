@@ -14,6 +14,7 @@ use bincode::{Decode, Encode};
 
 use crate::init::Init;
 use crate::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
+use crate::residency::{Admission, Eviction};
 use crate::schema::{JobSchema, TableSchema};
 use crate::shard::ShardCount;
 
@@ -31,6 +32,16 @@ struct TableRecord {
     dim: u32,
     init: Choice,
     optimizer: Choice,
+    residency: ResidencyRecord,
+}
+
+/// Which keys have rows; 0 stands for what is not set.
+#[derive(Debug, Encode, Decode)]
+struct ResidencyRecord {
+    sightings: u32,
+    sketch_bytes: u64,
+    ttl: u64,
+    max_bytes: u64,
 }
 
 /// One of several kinds, with its settings in a fixed order.
@@ -48,6 +59,7 @@ impl SchemaRecord {
             dim: table.dim,
             init: init(table.init),
             optimizer: optimizer(&table.optimizer),
+            residency: ResidencyRecord::of(table.admission, table.eviction),
         };
         Self {
             shards: schema.shards.into(),
@@ -64,6 +76,8 @@ impl SchemaRecord {
                 dim: table.dim,
                 init: table.init.init().map_err(of)?,
                 optimizer: table.optimizer.optimizer().map_err(of)?,
+                admission: table.residency.admission(),
+                eviction: table.residency.eviction(),
                 name: table.name.clone(),
             })
         };
@@ -76,6 +90,33 @@ impl SchemaRecord {
                 .map(table)
                 .collect::<Result<_, String>>()?,
         })
+    }
+}
+
+impl ResidencyRecord {
+    fn of(admission: Option<Admission>, eviction: Eviction) -> Self {
+        let (sightings, sketch_bytes) = admission.map_or((0, 0), |a| (a.sightings, a.sketch_bytes));
+        Self {
+            sightings,
+            sketch_bytes,
+            ttl: eviction.ttl.unwrap_or_default(),
+            max_bytes: eviction.max_bytes.unwrap_or_default(),
+        }
+    }
+
+    fn admission(&self) -> Option<Admission> {
+        (self.sightings > 0).then_some(Admission {
+            sightings: self.sightings,
+            sketch_bytes: self.sketch_bytes,
+        })
+    }
+
+    fn eviction(&self) -> Eviction {
+        let set = |number: u64| (number > 0).then_some(number);
+        Eviction {
+            ttl: set(self.ttl),
+            max_bytes: set(self.max_bytes),
+        }
     }
 }
 
@@ -238,6 +279,25 @@ mod tests {
             Init::Uniform { scale: 0.2 },
         ] {
             assert_eq!(init(start).init(), Ok(start));
+        }
+    }
+
+    #[test]
+    fn what_decides_over_rows_comes_back() {
+        let admission = Admission {
+            sightings: 3,
+            sketch_bytes: 4096,
+        };
+        let (ttl, max_bytes) = (Some(100), Some(1 << 30));
+        for admission in [None, Some(admission)] {
+            for (ttl, max_bytes) in [(None, None), (ttl, None), (None, max_bytes)] {
+                let eviction = Eviction { ttl, max_bytes };
+                let record = ResidencyRecord::of(admission, eviction);
+                assert_eq!(
+                    (record.admission(), record.eviction()),
+                    (admission, eviction)
+                );
+            }
         }
     }
 

@@ -8,6 +8,8 @@
 //! | weights of table 0, `f32` `[rows, dim]` | 4 x dim a row; CRC-32 |
 //! | slots of table 0, `f32` `[rows, slots]` | 4 x slots a row; CRC-32 |
 //! | in a delta: deleted keys of table 0, `u64`, strictly ascending | 8 a key; CRC-32 |
+//! | where rows may go: their last use, `u32` | 4 a row; CRC-32 |
+//! | where keys are admitted: the sketch | its bytes; CRC-32 |
 //! | the same for table 1, 2, ... | |
 //!
 //! Everything is little-endian, without padding. The header's payload:
@@ -28,12 +30,14 @@
 //! | +4 | slots | `u32` |
 //! | +8 | rows | `u64` |
 //! | +16 | deleted keys | `u64` |
-//! | +24 | columns, in the order in which they follow | `u64` count, then each: |
-//! | +0 | kind: 1 keys, 2 weights, 3 slots, 4 deleted keys | `u16` |
-//! | +2 | bytes a row, or a deleted key | `u64` |
+//! | +24 | bytes of the sketch | `u64` |
+//! | +32 | turnover: sighted, refused, evicted | 3 `u64` |
+//! | +56 | columns, in the order in which they follow | `u64` count, then each: |
+//! | +0 | kind: 1 keys, 2 weights, 3 slots, 4 deleted keys, 5 last use, 6 sketch | `u16` |
+//! | +2 | bytes a row, or a deleted key; of the sketch 1 | `u64` |
 //!
-//! Rows are sorted by key, so the bytes depend on the content alone. A later column (counts, times
-//! of last use) gets a new kind; readers that do not know it refuse it by its number. Each CRC-32
+//! Rows are sorted by key, so the bytes depend on the content alone. A later column gets a new
+//! kind; readers that do not know it refuse it by its number. Each CRC-32
 //! follows its section, not the header: a writer may then stream a shard without knowing a
 //! checksum before it has seen the last row, and a reader checks a section as it comes.
 
@@ -43,8 +47,10 @@ use crate::id::{Clock, Lineage, ShardId};
 use crate::key::Key;
 use crate::windows::Windows;
 
-use super::reader::{Reader, floats, put_floats, put_section, words};
-use super::shard_header::{DELETED, FORMAT, Header, MarkRecord, TableHeader, length, take_header};
+use super::reader::{Reader, floats, numbers, put_floats, put_section, words};
+use super::shard_header::{
+    DELETED, FORMAT, Header, MarkRecord, TableHeader, USED, length, take_header,
+};
 use super::{Base, FormatError, Mark, ShardImage, TableImage, windows};
 
 /// What a shard file says about itself.
@@ -117,10 +123,7 @@ pub fn encode_shard(image: &ShardImage) -> Vec<u8> {
     out.reserve_exact(usize::try_from(body_bytes).unwrap_or_default());
     put_section(&mut out, |out| windows::put(&image.windows, out));
     for table in &image.tables {
-        put_table(table, &mut out);
-        if image.base.is_some() {
-            put_deleted(table, &mut out);
-        }
+        put_table(table, image.base.is_some(), &mut out);
     }
     out
 }
@@ -179,12 +182,11 @@ pub fn inspect_shard(bytes: &[u8], name: &Path) -> Result<ShardSummary, FormatEr
     })
 }
 
-fn put_table(table: &TableImage, out: &mut Vec<u8>) {
+fn put_table(table: &TableImage, delta: bool, out: &mut Vec<u8>) {
     let TableImage { dim, slots, .. } = *table;
     let width = dim + slots;
     debug_assert_eq!(table.rows.len(), table.keys.len() * width);
-    let mut order: Vec<usize> = (0..table.keys.len()).collect();
-    order.sort_unstable_by_key(|&row| table.keys[row]);
+    let order = table.by_key();
 
     put_section(out, |out| {
         for &row in &order {
@@ -197,6 +199,20 @@ fn put_table(table: &TableImage, out: &mut Vec<u8>) {
                 put_floats(&table.rows[row * width..][part.clone()], out);
             }
         });
+    }
+    if delta {
+        put_deleted(table, out);
+    }
+    if !table.used.is_empty() {
+        debug_assert_eq!(table.used.len(), table.keys.len());
+        put_section(out, |out| {
+            for &row in &order {
+                out.extend_from_slice(&table.used[row].to_le_bytes());
+            }
+        });
+    }
+    if !table.sketch.is_empty() {
+        put_section(out, |out| out.extend_from_slice(&table.sketch));
     }
 }
 
@@ -239,7 +255,7 @@ fn take_table(header: &TableHeader, reader: &mut Reader<'_>) -> Result<TableImag
         values.extend(floats(&states[row * 4 * slots..][..4 * slots]));
     }
     let deleted_at = reader.at();
-    let deleted = match header.columns.iter().any(|column| column.kind == DELETED) {
+    let deleted = match header.has(DELETED) {
         true => take_keys(header.deleted, reader, "the deleted keys' checksum differs")?,
         false => Vec::new(),
     };
@@ -247,12 +263,29 @@ fn take_table(header: &TableHeader, reader: &mut Reader<'_>) -> Result<TableImag
         let what = "a deleted key has a row too";
         return Err(reader.damaged(deleted_at + 8 * i, what));
     }
+    let mut used = Vec::new();
+    if header.has(USED) {
+        let ticks = reader.section(rows.saturating_mul(4), "the last uses' checksum differs")?;
+        used.extend(numbers(ticks));
+    }
+    let sketch = match usize::try_from(header.sketch) {
+        Ok(0) => Vec::new(),
+        bytes => {
+            let bytes = bytes.unwrap_or(usize::MAX);
+            reader
+                .section(bytes, "the sketch's checksum differs")?
+                .to_vec()
+        }
+    };
     Ok(TableImage {
         dim,
         slots,
         keys,
         rows: values,
+        used,
         deleted,
+        sketch,
+        turnover: header.turnover(),
     })
 }
 

@@ -8,7 +8,7 @@ use crate::id::{Boot, CheckpointId, Clock, Lsn};
 
 use super::header::Format;
 use super::reader::Reader;
-use super::{Base, FormatError, Mark, TableImage, windows};
+use super::{Base, FormatError, Mark, TableImage, Turnover, windows};
 
 /// Shard files may come from the network, so the limit is what 1,024 tables need, not more.
 pub(super) const FORMAT: Format<{ 1 << 20 }> = Format {
@@ -21,6 +21,8 @@ const KEYS: u16 = 1;
 const WEIGHTS: u16 = 2;
 const SLOTS: u16 = 3;
 pub(super) const DELETED: u16 = 4;
+pub(super) const USED: u16 = 5;
+pub(super) const SKETCH: u16 = 6;
 
 /// Bytes of a section's checksum.
 const CRC_BYTES: u64 = 4;
@@ -52,6 +54,10 @@ pub(super) struct TableHeader {
     pub(super) slots: u32,
     pub(super) rows: u64,
     pub(super) deleted: u64,
+    pub(super) sketch: u64,
+    pub(super) sighted: u64,
+    pub(super) refused: u64,
+    pub(super) evicted: u64,
     pub(super) columns: Vec<Column>,
 }
 
@@ -113,12 +119,52 @@ impl TableHeader {
             reason = "a dim is at most 65536, and an optimizer has at most two floats a weight"
         )]
         let (dim, slots) = (table.dim as u32, table.slots as u32);
-        Self {
+        let Turnover {
+            sighted,
+            refused,
+            evicted,
+        } = table.turnover;
+        let mut header = Self {
             dim,
             slots,
             rows: table.keys.len() as u64,
             deleted: table.deleted.len() as u64,
-            columns: Column::all(dim, slots, delta),
+            sketch: table.sketch.len() as u64,
+            sighted,
+            refused,
+            evicted,
+            columns: Vec::new(),
+        };
+        header.columns = header.expected(delta, !table.used.is_empty());
+        header
+    }
+
+    /// The columns of version 1.
+    pub(super) fn expected(&self, delta: bool, used: bool) -> Vec<Column> {
+        let column = |kind, row_bytes| Column { kind, row_bytes };
+        let always = [
+            column(KEYS, 8),
+            column(WEIGHTS, 4 * u64::from(self.dim)),
+            column(SLOTS, 4 * u64::from(self.slots)),
+        ];
+        always
+            .into_iter()
+            .chain(delta.then(|| column(DELETED, 8)))
+            .chain(used.then(|| column(USED, 4)))
+            .chain((self.sketch > 0).then(|| column(SKETCH, 1)))
+            .collect()
+    }
+
+    /// Whether it has a column of this kind.
+    pub(super) fn has(&self, kind: u16) -> bool {
+        self.columns.iter().any(|column| column.kind == kind)
+    }
+
+    pub(super) fn turnover(&self) -> Turnover {
+        Turnover {
+            sighted: self.sighted,
+            refused: self.refused,
+            evicted: self.evicted,
         }
     }
 
@@ -126,25 +172,11 @@ impl TableHeader {
         self.columns.iter().map(|column| {
             let rows = match column.kind {
                 DELETED => self.deleted,
+                SKETCH => self.sketch,
                 _ => self.rows,
             };
             rows.checked_mul(column.row_bytes)
         })
-    }
-}
-
-impl Column {
-    /// The columns of version 1.
-    pub(super) fn all(dim: u32, slots: u32, delta: bool) -> Vec<Self> {
-        let column = |kind, row_bytes| Self { kind, row_bytes };
-        let full = [
-            column(KEYS, 8),
-            column(WEIGHTS, 4 * u64::from(dim)),
-            column(SLOTS, 4 * u64::from(slots)),
-        ];
-        full.into_iter()
-            .chain(delta.then(|| column(DELETED, 8)))
-            .collect()
     }
 }
 
@@ -156,7 +188,7 @@ pub(super) fn take_header<'a>(
     let mut reader = Reader::new(bytes, name);
     let header: Header = FORMAT.decode(&mut reader)?;
     for (i, table) in header.tables.iter().enumerate() {
-        let unknown = |column: &&Column| !(KEYS..=DELETED).contains(&column.kind);
+        let unknown = |column: &&Column| !(KEYS..=SKETCH).contains(&column.kind);
         if let Some(column) = table.columns.iter().find(unknown) {
             return Err(FormatError::UnknownColumn {
                 path: name.into(),
@@ -165,8 +197,8 @@ pub(super) fn take_header<'a>(
             });
         }
         let delta = header.base > 0;
-        if table.columns != Column::all(table.dim, table.slots, delta) {
-            let what = "a table's columns are not keys, weights, slots and a delta's deleted keys";
+        if table.columns != table.expected(delta, table.rows > 0 && table.has(USED)) {
+            let what = "a table's columns are not those of version 1, or in another order";
             return Err(reader.damaged(0, what));
         }
         if !delta && table.deleted > 0 {

@@ -4,6 +4,7 @@ use windlass_common::coordination::{Plan, Purpose, Recipe, Register, Registered}
 use windlass_common::id::{JobId, WorkerId};
 use windlass_common::init::Init;
 use windlass_common::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
+use windlass_common::residency::{Admission, Eviction};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::ShardCount;
 use windlass_common::split::InputFile;
@@ -105,6 +106,12 @@ impl From<TableSchema> for v1::TableSchema {
             dim: table.dim,
             init: Some(table.init.into()),
             optimizer: Some(table.optimizer.into()),
+            admission: table.admission.map(|admission| v1::Admission {
+                sightings: admission.sightings,
+                sketch_bytes: admission.sketch_bytes,
+            }),
+            ttl: table.eviction.ttl.unwrap_or_default(),
+            max_bytes: table.eviction.max_bytes.unwrap_or_default(),
         }
     }
 }
@@ -113,11 +120,20 @@ impl TryFrom<v1::TableSchema> for TableSchema {
     type Error = WireError;
 
     fn try_from(message: v1::TableSchema) -> Result<Self, WireError> {
+        let set = |number: u64| (number > 0).then_some(number);
         Ok(Self {
             name: limits::name("schema.tables.name", message.name)?,
             dim: message.dim,
             init: required("schema.tables.init", message.init)?.try_into()?,
             optimizer: required("schema.tables.optimizer", message.optimizer)?.try_into()?,
+            admission: message.admission.map(|admission| Admission {
+                sightings: admission.sightings,
+                sketch_bytes: admission.sketch_bytes,
+            }),
+            eviction: Eviction {
+                ttl: set(message.ttl),
+                max_bytes: set(message.max_bytes),
+            },
         })
     }
 }

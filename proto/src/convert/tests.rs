@@ -21,6 +21,7 @@ use windlass_common::init::Init;
 use windlass_common::interval_set::IntervalSet;
 use windlass_common::key::Key;
 use windlass_common::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
+use windlass_common::residency::{Admission, Eviction};
 use windlass_common::saving::{SaveOrder, Saved};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::{ShardCount, ShardedKeys};
@@ -183,7 +184,17 @@ prop_compose! {
     fn schema()(
         bits in 0u32..=12, seed: u64,
         tables in btree_map("[a-z]{1,9}", (1u32..=65_536, init(), optimizer()), 1..4),
+        residency in (option::of((2u32..=255, 1u64..1 << 30)), option::of(1u64..)),
+        max_bytes in option::of(1u64 << 50..),
     ) -> JobSchema {
+        let admission = residency.0.map(|(sightings, sketch_bytes)| Admission {
+            sightings,
+            sketch_bytes,
+        });
+        let eviction = Eviction {
+            ttl: residency.1,
+            max_bytes,
+        };
         JobSchema {
             shards: ShardCount::new(1 << bits).unwrap(),
             seed,
@@ -193,7 +204,11 @@ prop_compose! {
                     OptimizerSpec::Count => (name, 3, Init::Zeros, optimizer),
                     _ => (name, dim, init, optimizer),
                 })
-                .map(|(name, dim, init, optimizer)| TableSchema { name, dim, init, optimizer })
+                .map(|(name, dim, init, optimizer)| TableSchema {
+                    admission,
+                    eviction,
+                    ..TableSchema::new(name, dim, init, optimizer)
+                })
                 .collect(),
         }
     }

@@ -4,6 +4,7 @@ use windlass_common::id::{Lineage, PushId, Seq, ShardId, TableId};
 use windlass_common::init::Init;
 use windlass_common::key::Key;
 use windlass_common::optimizer::{OptimizerSpec, Sgd};
+use windlass_common::residency::Admission;
 use windlass_common::shard::{ShardCount, ShardedKeys};
 use windlass_common::windows::WIDTH;
 
@@ -14,15 +15,15 @@ fn schema() -> JobSchema {
     JobSchema {
         shards: ShardCount::new(1).unwrap(),
         seed: 1,
-        tables: vec![TableSchema {
-            name: "count".into(),
-            dim: 1,
-            init: Init::Zeros,
-            optimizer: OptimizerSpec::Sgd(Sgd {
+        tables: vec![TableSchema::new(
+            "count",
+            1,
+            Init::Zeros,
+            OptimizerSpec::Sgd(Sgd {
                 learning_rate: 1.0,
                 l2: 0.0,
             }),
-        }],
+        )],
     }
 }
 
@@ -140,6 +141,25 @@ fn a3_a_push_without_keys_of_the_shard_counts_as_a_push() {
     assert_eq!(offer(&mut shard, &empty), applied(0));
     assert_eq!(shard.clock, Clock(1));
     assert_eq!(offer(&mut shard, &push(0)), Answer::Duplicate);
+}
+
+/// The key that the push has is refused once; the batch counts all the same, and its name is taken.
+#[test]
+fn a3_a_push_to_a_key_that_is_not_admitted_counts() {
+    let mut schema = schema();
+    schema.tables[0].admission = Some(Admission {
+        sightings: 3,
+        sketch_bytes: 64,
+    });
+    let mut shard = Shard::new(ShardId(0), Lineage(1), &schema);
+    assert_eq!(offer(&mut shard, &push(0)), applied(0));
+    // A1: nor does a name that comes twice count as a sighting.
+    assert_eq!(offer(&mut shard, &push(0)), Answer::Duplicate);
+    assert_eq!(offer(&mut shard, &push(1)), applied(1));
+    assert_eq!((shard.rows(), count(&shard)), (0, 0.0));
+    assert_eq!(offer(&mut shard, &push(2)), applied(2));
+    assert_eq!((shard.rows(), count(&shard)), (1, 1.0));
+    assert_eq!(shard.clock, Clock(3));
 }
 
 #[test]
@@ -295,12 +315,7 @@ fn a_push_that_breaks_a_rule_is_refused_with_its_name() {
 
 #[test]
 fn a_gradient_that_is_no_count_is_refused_before_anything_changes() {
-    let table = TableSchema {
-        name: "count".into(),
-        dim: 3,
-        init: Init::Zeros,
-        optimizer: OptimizerSpec::Count,
-    };
+    let table = TableSchema::new("count", 3, Init::Zeros, OptimizerSpec::Count);
     let schema = JobSchema {
         tables: vec![table],
         ..schema()

@@ -357,11 +357,13 @@ async fn a_record_that_no_reader_would_accept_is_refused_and_leaves_no_trace() {
 /// A push of eight keys over four shards, to both tables, and the END of its source.
 fn pushes() -> (JobSchema, [Push; 2]) {
     let shards = ShardCount::new(4).unwrap();
-    let table = |name: &str, dim| TableSchema {
-        name: name.into(),
-        dim,
-        init: Init::Normal { std: 0.1 },
-        optimizer: OptimizerSpec::default(),
+    let table = |name: &str, dim| {
+        TableSchema::new(
+            name,
+            dim,
+            Init::Normal { std: 0.1 },
+            OptimizerSpec::default(),
+        )
     };
     let schema = JobSchema {
         shards,

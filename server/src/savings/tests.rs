@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use windlass_common::exchange::{Push, TableGradients};
@@ -7,6 +8,7 @@ use windlass_common::id::{JobId, Lineage, Lsn, PushId, Seq, ShardId, SourceId, T
 use windlass_common::init::Init;
 use windlass_common::key::Key;
 use windlass_common::optimizer::{Adagrad, OptimizerSpec};
+use windlass_common::residency::{Admission, Eviction};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::{ShardCount, ShardedKeys};
 
@@ -16,14 +18,19 @@ use super::*;
 use crate::apply::apply;
 
 fn schema() -> JobSchema {
+    schema_with(None, Eviction::default())
+}
+
+fn schema_with(admission: Option<Admission>, eviction: Eviction) -> JobSchema {
+    let adagrad = OptimizerSpec::Adagrad(Adagrad::default());
+    let init = Init::Normal { std: 0.1 };
     JobSchema {
         shards: ShardCount::new(1).unwrap(),
         seed: 1,
         tables: vec![TableSchema {
-            name: "factors".into(),
-            dim: 2,
-            init: Init::Normal { std: 0.1 },
-            optimizer: OptimizerSpec::Adagrad(Adagrad::default()),
+            admission,
+            eviction,
+            ..TableSchema::new("factors", 2, init, adagrad)
         }],
     }
 }
@@ -160,24 +167,44 @@ proptest! {
     fn any_chain_makes_the_full_copy(
         steps in prop::collection::vec((prop::collection::btree_set(0u64..40, 1..8), 0u8..4), 1..20),
     ) {
-        let mut shard = new();
-        let (mut seq, mut published, mut held) = (0, None, None);
-        for (checkpoint, (keys, fate)) in (1u64..).zip(steps) {
-            push(&mut shard, seq, &keys.into_iter().collect::<Vec<_>>());
-            seq += 1;
-            if fate == 0 {
-                shard.copy(order(checkpoint, published), Boot(7));
-                continue;
-            }
-            let copy = save(&mut shard, order(checkpoint, published));
-            let whole = match copy.image.base {
-                None => copy.image.clone(),
-                Some(_) => merged(ShardImage::clone(held.as_ref().unwrap()), &copy),
-            };
-            prop_assert_eq!(encode_shard(&whole), full(&shard));
-            if fate > 1 {
-                (published, held) = (Some(checkpoint), Some(whole));
-            }
+        chain_makes_the_full_copy(new(), steps)?;
+    }
+
+    /// The same where keys are refused and rows go: 160 rows have room, of 4 floats each.
+    #[test]
+    fn any_chain_makes_the_full_copy_of_rows_that_come_and_go(
+        steps in prop::collection::vec((prop::collection::btree_set(0u64..400, 1..60), 0u8..4), 1..30),
+        (ttl, bounded, admits) in (prop::option::of(1u64..20), any::<bool>(), any::<bool>()),
+    ) {
+        let admission = Admission { sightings: 2, sketch_bytes: 64 };
+        let eviction = Eviction { ttl, max_bytes: bounded.then_some(160 * 37 + 64) };
+        let schema = schema_with(admits.then_some(admission), eviction);
+        schema.validate().unwrap();
+        chain_makes_the_full_copy(Shard::new(ShardId(0), Lineage(1), &schema), steps)?;
+    }
+}
+
+fn chain_makes_the_full_copy(
+    mut shard: Shard,
+    steps: Vec<(BTreeSet<u64>, u8)>,
+) -> Result<(), TestCaseError> {
+    let (mut seq, mut published, mut held) = (0, None, None);
+    for (checkpoint, (keys, fate)) in (1u64..).zip(steps) {
+        push(&mut shard, seq, &keys.into_iter().collect::<Vec<_>>());
+        seq += 1;
+        if fate == 0 {
+            shard.copy(order(checkpoint, published), Boot(7));
+            continue;
+        }
+        let copy = save(&mut shard, order(checkpoint, published));
+        let whole = match copy.image.base {
+            None => copy.image.clone(),
+            Some(_) => merged(ShardImage::clone(held.as_ref().unwrap()), &copy),
+        };
+        prop_assert_eq!(encode_shard(&whole), full(&shard));
+        if fate > 1 {
+            (published, held) = (Some(checkpoint), Some(whole));
         }
     }
+    Ok(())
 }

@@ -32,14 +32,16 @@ impl Pool for Inline {
 }
 
 fn schema() -> JobSchema {
-    let table = |name: &str, dim| TableSchema {
-        name: name.into(),
-        dim,
-        init: Init::Normal { std: 1.0 },
-        optimizer: OptimizerSpec::Sgd(Sgd {
-            learning_rate: 1.0,
-            l2: 0.0,
-        }),
+    let table = |name: &str, dim| {
+        TableSchema::new(
+            name,
+            dim,
+            Init::Normal { std: 1.0 },
+            OptimizerSpec::Sgd(Sgd {
+                learning_rate: 1.0,
+                l2: 0.0,
+            }),
+        )
     };
     JobSchema {
         shards: ShardCount::new(4).unwrap(),

@@ -1,37 +1,32 @@
 //! One table of one shard: an index over slabs of rows.
 //!
-//! Reading order: `index` (key to slot), `slab` (slot to row), `touched` (what changed since a
-//! copy), then [`Table`].
+//! Reading order: `index` (key to slot), `slab` (slot to row), then [`Table`]; `residency` with
+//! `sketch` (which keys have rows), `changes` with `touched` (what changed since a copy), `image`.
 
+mod changes;
+mod image;
 mod index;
+mod residency;
+mod sketch;
 mod slab;
 mod touched;
 
-use windlass_common::format::TableImage;
 use windlass_common::id::Clock;
 use windlass_common::init::Initializer;
 use windlass_common::key::Key;
 use windlass_common::schema::TableSchema;
 use windlass_common::shard::ShardCount;
 
+use self::changes::Changes;
+pub(crate) use self::changes::Since;
 use self::index::{Index, MAX_ROWS};
+use self::residency::{Residency, tick};
 use self::slab::Slab;
-use self::touched::Touched;
-use crate::error::Error;
 use crate::optimizer::Optimizer;
 
 /// Keys are worked in groups of this many, in two stages: all slots, then all rows. The misses of a
 /// stage are independent of each other, so the processor waits for several at once.
 const GROUP: usize = 64;
-
-/// Which of the last two copies a delta builds on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Since {
-    /// The last one.
-    Last,
-    /// The one before it.
-    BeforeLast,
-}
 
 /// The rows of one table in one shard. No locks: whoever has it has it alone.
 #[derive(Clone, Debug)]
@@ -43,79 +38,31 @@ pub struct Table {
     slab: Slab,
     initializer: Initializer,
     optimizer: Optimizer,
-    /// From the first copy on that a delta may build on.
+    residency: Residency,
+    /// From the first copy on that a delta may build on; `None` also when too much changed since.
     changes: Option<Changes>,
 }
 
-/// Which rows were changed since the last two copies.
-#[derive(Clone, Debug, Default)]
-struct Changes {
-    /// Since the last.
-    since_last: Touched,
-    /// Between the one before and the last.
-    before_last: Touched,
-}
+/// Stands for the slot of a key that has no row and gets none.
+const REFUSED: u32 = u32::MAX;
 
 impl Table {
     /// Starts without rows.
     #[must_use]
     pub fn new(schema: &TableSchema, seed: u64, shards: ShardCount) -> Self {
+        let residency = Residency::new(schema, shards);
+        let most = residency.most();
+        let slots = u32::try_from(most).unwrap_or(u32::MAX);
         Self {
             name: schema.name.clone(),
             dim: schema.dim(),
-            index: Index::with_room(0, shards.bits()),
-            slab: Slab::new(schema.dim() + schema.slots()),
+            index: Index::new(most, shards.bits()),
+            slab: Slab::new(schema.dim() + schema.slots(), slots),
             initializer: Initializer::new(schema.init, seed, &schema.name),
             optimizer: Optimizer::new(schema.optimizer.clone()),
+            residency,
             changes: None,
         }
-    }
-
-    /// Takes the rows of an image.
-    ///
-    /// # Errors
-    /// [`Error::ImageMismatch`] when its shape is not the schema's, [`Error::ImageRows`] when keys
-    /// and rows do not fit each other, [`Error::ImageKeyTwice`].
-    pub fn from_image(
-        schema: &TableSchema,
-        seed: u64,
-        shards: ShardCount,
-        image: &TableImage,
-    ) -> Result<Self, Error> {
-        let table = || schema.name.clone();
-        for (what, image, schema) in [
-            ("dim", image.dim, schema.dim()),
-            ("slots", image.slots, schema.slots()),
-        ] {
-            if image != schema {
-                return Err(Error::ImageMismatch {
-                    what: format!("{what} of table `{}`", table()),
-                    image,
-                    schema,
-                });
-            }
-        }
-        let width = image.dim + image.slots;
-        let (keys, floats) = (image.keys.len(), image.rows.len());
-        if keys > MAX_ROWS || keys.checked_mul(width) != Some(floats) {
-            return Err(Error::ImageRows {
-                table: table(),
-                keys,
-                floats,
-                width,
-            });
-        }
-        let mut new = Self::new(schema, seed, shards);
-        new.index = Index::with_room(keys, shards.bits());
-        for (&key, row) in image.keys.iter().zip(image.rows.chunks_exact(width)) {
-            let next = new.slab.len();
-            if new.index.slot_or_insert(key, next) != next {
-                let table = table();
-                return Err(Error::ImageKeyTwice { table, key });
-            }
-            new.slab.push().copy_from_slice(row);
-        }
-        Ok(new)
     }
 
     /// Copies the weights of keys. An unknown key answers its initial value and is not created.
@@ -138,7 +85,8 @@ impl Table {
         }
     }
 
-    /// Applies one gradient to each key; keys that have no row get one first.
+    /// Applies one gradient to each key. Keys that have no row get one first, or are refused: then
+    /// the gradient is dropped, and nothing else changes by it.
     ///
     /// The caller has checked that there is [room](Self::has_room) and that the gradients are
     /// finite. Shape of `gradients`: `[keys, dim]`. `step` counts the shard's pushes, this one
@@ -147,18 +95,19 @@ impl Table {
         debug_assert_eq!(gradients.len(), keys.len() * self.dim);
         debug_assert!(self.has_room(keys.len()));
         let dim = self.dim;
+        let now = tick(step);
         let mut slots = [0; GROUP];
         for (keys, gradients) in keys.chunks(GROUP).zip(gradients.chunks(GROUP * dim)) {
+            self.make_room(keys.len());
             for (slot, &key) in slots.iter_mut().zip(keys) {
-                *slot = self.slot_or_born(key);
+                *slot = self.slot_or_born(key, now);
             }
-            if let Some(changes) = &mut self.changes {
-                slots[..keys.len()]
-                    .iter()
-                    .for_each(|&slot| changes.since_last.add(slot));
-            }
+            let rows = slots.iter().zip(gradients.chunks_exact(dim));
             let update = self.optimizer.at(step);
-            for (&slot, gradient) in slots.iter().zip(gradients.chunks_exact(dim)) {
+            for (&slot, gradient) in rows.filter(|(slot, _)| **slot != REFUSED) {
+                if let Some(changes) = &mut self.changes {
+                    changes.touch(slot);
+                }
                 let (weights, slots) = self.slab.row_mut(slot).split_at_mut(dim);
                 update.row(weights, slots, gradient);
             }
@@ -168,7 +117,7 @@ impl Table {
     /// Whether so many more rows can be numbered.
     #[must_use]
     pub fn has_room(&self, rows: usize) -> bool {
-        rows <= MAX_ROWS - self.len()
+        rows <= MAX_ROWS - self.len() || self.residency.most() < MAX_ROWS
     }
 
     /// Its name in the schema.
@@ -195,102 +144,26 @@ impl Table {
         self.len() == 0
     }
 
-    /// The memory of index, rows and what is known of changes.
+    /// The memory of index, rows, sketch, and what is known of changes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let bits = |c: &Changes| c.since_last.bytes() + c.before_last.bytes();
-        self.index.bytes() + self.slab.bytes() + self.changes.as_ref().map_or(0, bits)
+        let changes = self.changes.as_ref().map_or(0, Changes::bytes);
+        self.index.bytes() + self.slab.bytes() + self.residency.bytes() + changes
     }
 
-    /// Copies all rows, in the order of their birth.
-    #[must_use]
-    pub fn image(&self) -> TableImage {
-        let mut keys = vec![Key::default(); self.len()];
-        for (key, slot) in self.index.iter() {
-            keys[slot as usize] = key;
+    /// Finds the slot of a key that is pushed to, or gives it one, or refuses it.
+    fn slot_or_born(&mut self, key: Key, now: u32) -> u32 {
+        if let Some(slot) = self.index.slot_used(key, now) {
+            return slot;
         }
-        let width = self.slab.width();
-        let mut rows = Vec::with_capacity(keys.len() * width);
-        for chunk in self.slab.chunks() {
-            rows.extend_from_slice(chunk);
+        if !self.residency.admits(key) {
+            return REFUSED;
         }
-        TableImage {
-            dim: self.dim,
-            slots: width - self.dim,
-            keys,
-            rows,
-            deleted: Vec::new(),
-        }
-    }
-
-    /// How many rows were changed since the last copy, or since the one before it.
-    pub(crate) fn changed(&self, since: Since) -> usize {
-        match (&self.changes, since) {
-            (None, _) => self.len(),
-            (Some(changes), Since::Last) => changes.since_last.len(),
-            // At most; those that were changed twice count twice.
-            (Some(changes), Since::BeforeLast) => {
-                (changes.since_last.len() + changes.before_last.len()).min(self.len())
-            }
-        }
-    }
-
-    /// Copies the rows that were changed since an earlier copy; all of them without one. The rows
-    /// that change from now on are those since this copy.
-    pub(crate) fn copy(&mut self, since: Option<Since>) -> TableImage {
-        let changes = self.changes.get_or_insert_default();
-        let last = std::mem::take(&mut changes.since_last);
-        match since {
-            None => {
-                changes.before_last = Touched::default();
-                self.image()
-            }
-            Some(Since::Last) => {
-                let image = self.changed_rows(&last);
-                self.before_last(last);
-                image
-            }
-            Some(Since::BeforeLast) => {
-                let mut all = last;
-                all.merge(&changes.before_last);
-                let image = self.changed_rows(&all);
-                self.before_last(all);
-                image
-            }
-        }
-    }
-
-    fn before_last(&mut self, touched: Touched) {
-        if let Some(changes) = &mut self.changes {
-            changes.before_last = touched;
-        }
-    }
-
-    fn changed_rows(&self, touched: &Touched) -> TableImage {
-        let width = self.slab.width();
-        let mut keys = Vec::with_capacity(touched.len());
-        let mut rows = Vec::with_capacity(touched.len() * width);
-        for (key, slot) in self.index.iter().filter(|&(_, slot)| touched.has(slot)) {
-            keys.push(key);
-            rows.extend_from_slice(self.slab.row(slot));
-        }
-        TableImage {
-            dim: self.dim,
-            slots: width - self.dim,
-            keys,
-            rows,
-            deleted: Vec::new(),
-        }
-    }
-
-    fn slot_or_born(&mut self, key: Key) -> u32 {
-        let next = self.slab.len();
-        let slot = self.index.slot_or_insert(key, next);
-        if slot == next {
-            let (weights, slots) = self.slab.push().split_at_mut(self.dim);
-            self.initializer.fill(key, weights);
-            self.optimizer.born(weights, slots);
-        }
+        let (slot, row) = self.slab.add();
+        let (weights, slots) = row.split_at_mut(self.dim);
+        self.initializer.fill(key, weights);
+        self.optimizer.born(weights, slots);
+        self.index.insert(key, slot, now);
         slot
     }
 }

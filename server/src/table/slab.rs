@@ -4,7 +4,8 @@
 /// the unfilled part of the last chunk never matters.
 const CHUNK_FLOATS: usize = 64 * 1024 / size_of::<f32>();
 
-/// Rows of `width` floats, each contiguous, numbered in the order of their birth.
+/// Rows of `width` floats, each contiguous, numbered in the order of their birth; the number of a row
+/// that went is given to a later one.
 #[derive(Clone, Debug)]
 pub(super) struct Slab {
     /// All are full but the last, which doubles until it is full.
@@ -13,23 +14,29 @@ pub(super) struct Slab {
     /// A chunk has `1 << shift` rows, so that chunk and place are a shift and a mask.
     shift: u32,
     len: u32,
+    /// The most slots that it will need.
+    most: u32,
+    /// Slots without a row.
+    free: Vec<u32>,
 }
 
 impl Slab {
-    /// Starts without rows. `width` is at least 1.
-    pub(super) fn new(width: usize) -> Self {
+    /// Starts without rows, of which there are never more than `most`. `width` is at least 1.
+    pub(super) fn new(width: usize, most: u32) -> Self {
         debug_assert!(width > 0, "a row has weights");
         Self {
             chunks: Vec::new(),
             width,
             shift: (CHUNK_FLOATS / width).max(1).ilog2(),
             len: 0,
+            most,
+            free: Vec::new(),
         }
     }
 
-    /// How many rows there are; the slot of the next one.
-    pub(super) fn len(&self) -> u32 {
-        self.len
+    /// Whether every slot has its row.
+    pub(super) fn is_dense(&self) -> bool {
+        self.free.is_empty()
     }
 
     /// Floats a row.
@@ -37,22 +44,36 @@ impl Slab {
         self.width
     }
 
-    /// Adds a row of zeros. Its slot is what `len` was before.
-    pub(super) fn push(&mut self) -> &mut [f32] {
+    /// Adds a row of zeros and returns it with its slot.
+    pub(super) fn add(&mut self) -> (u32, &mut [f32]) {
+        if let Some(slot) = self.free.pop() {
+            let row = self.row_mut(slot);
+            row.fill(0.0);
+            return (slot, row);
+        }
         let slot = self.len;
         if slot & self.mask() == 0 {
             self.chunks.push(Vec::new());
         }
+        // Of the rows that may still come, this one included.
+        let left = self.most.saturating_sub(slot).max(1) as usize;
         self.len += 1;
         let (width, most) = (self.width, self.width << self.shift);
         let chunk = &mut self.chunks[(slot >> self.shift) as usize];
         let start = chunk.len();
         if start == chunk.capacity() {
             // Exact, since Vec's own growth would pass the chunk's size.
-            chunk.reserve_exact(start.clamp(width, most - start));
+            let more = start.clamp(width, most - start);
+            chunk.reserve_exact(more.min(left.saturating_mul(width)));
         }
         chunk.resize(start + width, 0.0);
-        &mut chunk[start..]
+        (slot, &mut chunk[start..])
+    }
+
+    /// Lets a row go; a later one gets its slot.
+    pub(super) fn remove(&mut self, slot: u32) {
+        debug_assert!(slot < self.len && !self.free.contains(&slot));
+        self.free.push(slot);
     }
 
     /// The row in a slot below `len`.
@@ -75,7 +96,9 @@ impl Slab {
     /// The memory of the rows.
     pub(super) fn bytes(&self) -> usize {
         let floats: usize = self.chunks.iter().map(Vec::capacity).sum();
-        floats * size_of::<f32>() + self.chunks.capacity() * size_of::<Vec<f32>>()
+        floats * size_of::<f32>()
+            + self.chunks.capacity() * size_of::<Vec<f32>>()
+            + self.free.capacity() * size_of::<u32>()
     }
 
     fn mask(&self) -> u32 {
@@ -88,10 +111,11 @@ mod tests {
     use super::*;
 
     fn filled(width: usize, rows: u16) -> Slab {
-        let mut slab = Slab::new(width);
+        let mut slab = Slab::new(width, u32::MAX);
         for row in 0..rows {
-            assert_eq!(slab.len(), u32::from(row));
-            slab.push().fill(f32::from(row));
+            let (slot, floats) = slab.add();
+            assert_eq!(slot, u32::from(row));
+            floats.fill(f32::from(row));
         }
         slab
     }
@@ -111,6 +135,25 @@ mod tests {
             let floats: usize = slab.chunks().map(<[f32]>::len).sum();
             assert_eq!(floats, 300 * width);
         }
+    }
+
+    #[test]
+    fn the_slot_of_a_row_that_went_begins_again_with_zeros() {
+        let mut slab = filled(3, 10);
+        slab.remove(4);
+        assert!(!slab.is_dense());
+        assert_eq!(slab.add(), (4, &mut [0.0; 3][..]));
+        assert!(slab.is_dense());
+        assert_eq!(slab.add().0, 10);
+        assert_eq!(slab.row(5), [5.0; 3]);
+    }
+
+    #[test]
+    fn rows_that_are_bounded_take_no_more_memory_than_they_need() {
+        let mut slab = Slab::new(3, 5001);
+        (0..5001).for_each(|_| drop(slab.add()));
+        let floats: usize = slab.chunks.iter().map(Vec::capacity).sum();
+        assert_eq!(floats, 3 * 5001);
     }
 
     #[test]

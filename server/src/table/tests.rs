@@ -1,20 +1,17 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use windlass_common::format::TableImage;
 use windlass_common::init::Init;
 use windlass_common::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
 
 use super::*;
+use crate::error::Error;
 
 const DIM: usize = 3;
 
 fn schema(optimizer: OptimizerSpec) -> TableSchema {
-    TableSchema {
-        name: "factors".into(),
-        dim: 3,
-        init: Init::Normal { std: 0.1 },
-        optimizer,
-    }
+    TableSchema::new("factors", 3, Init::Normal { std: 0.1 }, optimizer)
 }
 
 fn table(schema: &TableSchema) -> Table {
@@ -171,7 +168,7 @@ fn an_image_that_contradicts_itself_is_refused() {
         slots: 0,
         keys: keys.iter().copied().map(Key).collect(),
         rows: vec![0.0; floats],
-        deleted: Vec::new(),
+        ..TableImage::default()
     };
     let load = |image| Table::from_image(&schema, 1, ShardCount::default(), &image);
     assert!(load(image(&[1, 2], 6)).is_ok());
@@ -194,15 +191,15 @@ fn an_image_that_contradicts_itself_is_refused() {
 #[test]
 fn a_dense_tensor_is_a_table_of_blocks() {
     const BLOCK: usize = 4096;
-    let schema = TableSchema {
-        name: "layer".into(),
-        dim: 4096,
-        init: Init::Zeros,
-        optimizer: OptimizerSpec::Sgd(Sgd {
+    let schema = TableSchema::new(
+        "layer",
+        4096,
+        Init::Zeros,
+        OptimizerSpec::Sgd(Sgd {
             learning_rate: 0.5,
             l2: 0.0,
         }),
-    };
+    );
     let mut table = Table::new(&schema, 1, ShardCount::new(1).unwrap());
     let blocks = [Key(0), Key(1), Key(2)];
     let gradients: Vec<f32> = (0..3 * BLOCK).map(|i| (i % 1000) as f32).collect();

@@ -42,15 +42,15 @@ pub(crate) fn schema() -> JobSchema {
     JobSchema {
         shards: ShardCount::new(2).unwrap(),
         seed: 1,
-        tables: vec![TableSchema {
-            name: "count".into(),
-            dim: 1,
-            init: Init::Zeros,
-            optimizer: OptimizerSpec::Sgd(Sgd {
+        tables: vec![TableSchema::new(
+            "count",
+            1,
+            Init::Zeros,
+            OptimizerSpec::Sgd(Sgd {
                 learning_rate: 1.0,
                 l2: 0.0,
             }),
-        }],
+        )],
     }
 }
 

@@ -8,18 +8,19 @@ use serde::Serialize;
 use toml::Table;
 use windlass_common::config::{
     CheckpointConfig, ClusterConfig, DataConfig, EarlyStop, JobConfig, ModelConfig, NumericColumn,
-    ServerConfig, TrainSection,
+    ServerConfig, TableConfig, TrainSection,
 };
 use windlass_common::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
 
 const COMMAND: &str = "cargo run -p windlass-tests --bin config_docs";
 
 /// Where the structs are, from the repository's root.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "common/src/config/data.rs",
     "common/src/config/model.rs",
     "common/src/config/optimizer.rs",
     "common/src/config/server.rs",
+    "common/src/config/tables.rs",
     "common/src/config/train.rs",
     "common/src/optimizer.rs",
     "common/src/tally.rs",
@@ -95,6 +96,8 @@ fn page() -> Result<String> {
     page.section("model", "ModelConfig", &ModelConfig::default())?;
     page.heading("optimizer")?;
     page.optimizers()?;
+    page.heading("tables")?;
+    page.section("tables.NAME", "TableConfig", &TableConfig::default())?;
     page.heading("train")?;
     page.section("train", "TrainSection", &TrainSection::default())?;
     page.text += "\n`train.early_stop` is a table:\n";

@@ -250,12 +250,12 @@ fn register() -> Register {
         schema: JobSchema {
             shards: ShardCount::new(8).unwrap(),
             seed: 1,
-            tables: vec![TableSchema {
-                name: "linear".into(),
-                dim: 1,
-                init: Init::default(),
-                optimizer: OptimizerSpec::default(),
-            }],
+            tables: vec![TableSchema::new(
+                "linear",
+                1,
+                Init::default(),
+                OptimizerSpec::default(),
+            )],
         },
         recipe: Recipe {
             files: vec![file("a"), file("b")],

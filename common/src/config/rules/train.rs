@@ -3,8 +3,11 @@
 use super::address::require_http;
 use super::model::{has_metric, validate_count};
 use super::{require, require_within};
-use crate::config::{ClusterConfig, ConfigError, JobConfig, TrainConfig, TrainSection};
-use crate::human::Span;
+use crate::config::{
+    ClusterConfig, ConfigError, JobConfig, TableConfig, TrainConfig, TrainSection,
+};
+use crate::human::{Size, Span};
+use crate::residency::MAX_SIGHTINGS;
 use crate::tally::{Metric, Task};
 use crate::windows::WIDTH;
 
@@ -22,6 +25,9 @@ impl TrainConfig {
         self.data.validate(task)?;
         self.model.validate(&self.data)?;
         self.optimizer.validate()?;
+        for (name, table) in &self.tables {
+            table.validate(name)?;
+        }
         validate_count(self)?;
         self.train.validate(task, !self.data.validation.is_empty())
     }
@@ -39,6 +45,22 @@ impl JobConfig {
         require(!name.starts_with(['.', '-']), "job.name", || {
             format!("`{name}` must begin with a letter, a digit or `_`")
         })
+    }
+}
+
+impl TableConfig {
+    /// Checks what does not depend on the table's shape.
+    fn validate(&self, name: &str) -> Result<(), ConfigError> {
+        let key = |field: &str| format!("tables.{name}.{field}");
+        require_within(self.admission, 1..=MAX_SIGHTINGS, &key("admission"))?;
+        for (field, holds) in [
+            ("sketch", self.sketch > Size::default()),
+            ("ttl", self.ttl != Some(0)),
+            ("max_bytes", self.max_bytes != Some(Size::default())),
+        ] {
+            require(holds, &key(field), || "must be above 0")?;
+        }
+        Ok(())
     }
 }
 

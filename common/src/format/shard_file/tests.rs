@@ -70,9 +70,12 @@ proptest! {
         body in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         let [open, ranges, rows, body_bytes, ..] = numbers;
-        let [_, _, _, _, deleted, base, ..] = numbers;
-        let columns = Column::all(dim, slots, base > 0);
-        let tables = vec![TableHeader { dim, slots, rows, deleted, columns }];
+        let [.., deleted, base, sketch, _] = numbers;
+        let mut table = TableHeader {
+            dim, slots, rows, deleted, sketch, ..TableHeader::of(&TableImage::default(), false)
+        };
+        table.columns = table.expected(base > 0, rows > 0 && honest);
+        let tables = vec![table];
         let mut header = Header {
             base, body_bytes, open, ranges, ..header(tables)
         };
@@ -142,7 +145,8 @@ fn damage_in_a_section_is_told_at_its_start() {
     let TableImage {
         slots, ref keys, ..
     } = image.tables[0];
-    let slots_at = bytes.len() - (4 * slots * keys.len() + 4);
+    let behind = 4 * keys.len() + 4 + image.tables[0].sketch.len() + 4;
+    let slots_at = bytes.len() - (4 * slots * keys.len() + 4) - behind;
     bytes[slots_at + 5] ^= 1;
     assert_eq!(place(decode(&bytes)), slots_at);
 }
@@ -216,8 +220,9 @@ fn a_key_that_is_deleted_and_has_a_row_is_refused_at_its_place() {
     delta.tables.truncate(1);
     delta.tables[0].deleted = vec![Key(5), Key(20)];
     let bytes = encode_shard(&delta);
-    // From the end: a checksum and two keys, of which the second is the one.
-    assert_eq!(place(decode(&bytes)), bytes.len() - 4 - 8);
+    // From the end: the sketch, two last uses, and two keys, of which the second is the one.
+    let behind = (4 + 4) + (2 * 4 + 4) + 4;
+    assert_eq!(place(decode(&bytes)), bytes.len() - behind - 8);
 }
 
 #[test]

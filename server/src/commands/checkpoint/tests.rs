@@ -21,12 +21,7 @@ fn store(root: &Path) -> Arc<dyn Objects> {
 }
 
 fn table() -> TableSchema {
-    TableSchema {
-        name: "linear".into(),
-        dim: 1,
-        init: Init::Zeros,
-        optimizer: OptimizerSpec::Sgd(Sgd::default()),
-    }
+    TableSchema::new("linear", 1, Init::Zeros, OptimizerSpec::Sgd(Sgd::default()))
 }
 
 fn image(clock: u64, base: Option<Base>) -> ShardImage {

@@ -101,12 +101,12 @@ impl Setup {
             schema: JobSchema {
                 shards: ShardCount::new(self.shards).unwrap(),
                 seed: 1,
-                tables: vec![TableSchema {
-                    name: "linear".into(),
-                    dim: 1,
-                    init: Init::default(),
-                    optimizer: OptimizerSpec::default(),
-                }],
+                tables: vec![TableSchema::new(
+                    "linear",
+                    1,
+                    Init::default(),
+                    OptimizerSpec::default(),
+                )],
             },
             recipe: Recipe {
                 files: vec![file("train", 10 * u64::from(self.splits))],

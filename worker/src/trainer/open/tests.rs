@@ -71,12 +71,12 @@ fn question() -> Register {
         schema: JobSchema {
             shards: ShardCount::new(4).unwrap(),
             seed: 0,
-            tables: vec![TableSchema {
-                name: "linear".into(),
-                dim: 1,
-                init: Init::Zeros,
-                optimizer: OptimizerSpec::default(),
-            }],
+            tables: vec![TableSchema::new(
+                "linear",
+                1,
+                Init::Zeros,
+                OptimizerSpec::default(),
+            )],
         },
         recipe: Recipe {
             files: vec![InputFile {
