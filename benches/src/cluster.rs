@@ -14,6 +14,9 @@ use windlass_common::shard::ShardCount;
 use windlass_common::split::InputFile;
 use windlass_common::tally::{Metric, Tally, Task};
 
+/// The job's name.
+pub const NAME: &str = "bench";
+
 /// Bytes of a split.
 const SPLIT_BYTES: u64 = 1 << 20;
 
@@ -105,7 +108,7 @@ impl FakeServer {
 #[must_use]
 pub fn register(worker: WorkerId, splits: u32, servers: u32, workers: u32) -> Register {
     Register {
-        job: "leases".into(),
+        job: NAME.into(),
         worker,
         schema: JobSchema {
             shards: ShardCount::default(),

@@ -8,9 +8,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use windlass_common::format::{Checkpoint, Turnover};
+use windlass_common::runtime::{Disk, StdDisk};
+
+use windlass_tests::chaos::{Killer, Victim};
 use windlass_tests::data::example;
-use windlass_tests::{Cluster, Worker};
+use windlass_tests::{Cluster, Running, Worker};
 
 /// All files under a folder, by their path in it.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -36,21 +41,49 @@ type Outcome = (serde_json::Value, BTreeMap<String, Vec<u8>>);
 /// Trains in a folder of its own; `add` completes the command line.
 fn train(folder: &Path, name: &str, seed: u32, add: impl FnOnce(Worker) -> Worker) -> Outcome {
     let place = folder.join(name);
-    std::fs::create_dir(&place).unwrap();
+    let run = begin(&place, seed, add);
+    outcome(&place, run)
+}
+
+/// Starts to train in a new folder.
+fn begin(place: &Path, seed: u32, add: impl FnOnce(Worker) -> Worker) -> Running {
+    std::fs::create_dir(place).unwrap();
     // The output is relative to each run's own folder, so that the config kept in the manifest is
     // the same.
-    let run = Worker::new(&place, &["train"], &example("flights/train.toml"))
+    let run = Worker::new(place, &["train"], &example("flights/train.toml"))
         .set("job.seed", seed)
         .set("data.train", "[\"2013-0[12].csv.gz\"]")
         .set("train.epochs", 2)
         .set("train.output", "model")
         .report(place.join("report.json"));
-    let mut report = add(run).run().success().report.unwrap();
+    add(run).start()
+}
+
+fn outcome(place: &Path, run: Running) -> Outcome {
+    let mut report = run.end().success().report.unwrap();
     let timed = ["seconds", "examples_per_second", "peak_rss_bytes"];
     timed
         .iter()
         .for_each(|key| drop(report.as_object_mut().unwrap().remove(*key)));
     (report, contents(&place.join("model")))
+}
+
+/// How keys came and went in the model's table, over all its shards.
+fn turnover(place: &Path) -> Turnover {
+    let disk: Arc<dyn Disk> = Arc::new(StdDisk);
+    let folders = std::fs::read_dir(place.join("model")).unwrap();
+    let mut folders = folders.map(|entry| entry.unwrap().path());
+    let folder = folders.find(|path| path.join("manifest.bin").exists());
+    let model = Checkpoint::open_folder(&disk, &folder.unwrap()).unwrap();
+    let shards = model.manifest().schema.shards.all();
+    let of = |shard| model.image(shard).unwrap().tables[0].turnover;
+    shards
+        .map(of)
+        .fold(Turnover::default(), |sum, of| Turnover {
+            refused: sum.refused + of.refused,
+            evicted: sum.evicted + of.evicted,
+            ..sum
+        })
 }
 
 /// The files of the shards, without the manifest, which keeps the config.
@@ -98,4 +131,45 @@ fn how_many_servers_and_open_pushes_there_are_changes_no_bit() {
             assert!(shards(&there) == shards(&here), "{name}: rows differ");
         }
     }
+}
+
+/// Whatever a log brings back is what was: rows, counters of keys without one, and times of last
+/// use. Some 15,000 keys share the room of 1,900 rows.
+#[test]
+fn kills_of_servers_that_log_change_no_bit_of_rows_that_come_and_go() {
+    let test = "kills_of_servers_that_log_change_no_bit_of_rows_that_come_and_go";
+    let folder = tempfile::tempdir().unwrap();
+    let residency = |run: Worker| {
+        run.set("job.shards", 4)
+            .set("data.train", "[\"2013-01.csv.gz\"]")
+            .set("train.epochs", 10)
+            .set("train.early_stop.patience", 10)
+            .set("tables.linear.admission", 2)
+            .set("tables.linear.sketch", "4KiB")
+            .set("tables.linear.ttl", 200)
+            .set("tables.linear.max_bytes", "64KiB")
+    };
+    let here = train(folder.path(), "here", 7, residency);
+    let lines = "lease_ttl = \"1s\"\ndata_dir = \"DATA_DIR\"\n\
+                 checkpoint = { every = \"300ms\", keep = 2, full_every = 3 }\n";
+    let mut cluster = Cluster::with(2, lines);
+    let victims = vec![Victim::Server(0), Victim::Server(1), Victim::AllServers];
+    let mut killer = Killer::new(test, victims);
+    let place = folder.path().join("there");
+    let worker = begin(&place, 7, |run| {
+        residency(run.args(["--coordinator", cluster.coordinator()])).set("cluster.servers", 2)
+    });
+    let mut workers = [worker];
+    for _ in 0..3 {
+        killer.strike(&mut cluster, &mut workers, |_| {
+            panic!("no worker is killed")
+        });
+    }
+    let [worker] = workers;
+    let there = outcome(&place, worker);
+    assert!(shards(&there) == shards(&here), "rows differ");
+    let Turnover {
+        refused, evicted, ..
+    } = turnover(&place);
+    assert!(refused > 1000 && evicted > 1000, "{refused} {evicted}");
 }
