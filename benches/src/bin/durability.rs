@@ -261,8 +261,8 @@ impl Job {
                 break;
             }
             let keys = Arc::clone(&self.batches[(self.next % self.batches.len() as u64) as usize]);
-            let table = (TableId(0), 0);
-            let pull = self.client.pull(vec![Arc::clone(&keys)], &[table], None);
+            let tables = [(TableId(0), 0)];
+            let pull = self.client.pull(vec![Arc::clone(&keys)], &tables, None);
             let mut pull = std::pin::pin!(pull);
             let pulled = loop {
                 tokio::select! {

@@ -9,9 +9,9 @@ use windlass_common::id::{PushId, Seq};
 use windlass_common::runtime::offload;
 use windlass_common::tally::Tally;
 
-use super::Trainer;
 use super::batches::{Batches, Cut, Read};
 use super::open::{Gradients, Learnt, OpenPushes};
+use super::{STOPPED, Trainer};
 use crate::data::{Prepared, ShuffleSeed};
 use crate::error::Error;
 
@@ -23,40 +23,37 @@ struct Pending {
 }
 
 impl Trainer {
-    /// Learns a split. The pull of batch `k` sees all pushes of this worker up to
+    /// Learns a split until its END is sent; the outcome comes with the acknowledgements, unless it
+    /// is one here. The pull of batch `k` sees all pushes of this worker up to
     /// `k - prefetch - 1` and none later, so one worker alone always computes the same.
-    pub(super) async fn learn(&self, lease: TrainLease) -> Result<Outcome, Error> {
+    pub(super) async fn learn(
+        &self,
+        lease: TrainLease,
+        pushes: &mut OpenPushes<'_>,
+    ) -> Result<Option<Outcome>, Error> {
         self.live.doing("");
         let began = self.clock.now();
         let prefetch = self.pace.prefetch;
         let mut batches = self.open(&lease);
-        let mut pushes = OpenPushes::new(
-            &self.client,
-            &self.live,
-            lease.lineage,
-            self.pace.open_pushes,
-            self.step.tally(),
-        );
+        pushes.split(&lease, self.step.tally());
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut seq = lease.start;
         loop {
             if self.stopping() {
                 // What is sent will most likely count, so it is shown too.
                 pushes.finish().await?;
-                return Ok(Outcome::Abandoned("the worker was asked to stop".into()));
+                return Ok(Some(Outcome::Abandoned(STOPPED.into())));
             }
             let batch = match pushes.during(batches.next()).await?? {
                 Read::Batch(batch) => Arc::<Prepared>::from(batch),
                 Read::End { skipped } => {
                     while let Some(oldest) = pending.pop_front() {
-                        self.compute_and_push(&lease, oldest, &mut pushes).await?;
+                        self.compute_and_push(&lease, oldest, pushes).await?;
                     }
                     // N3: the reader has seen a checked end of input; `seq` is the number of batches.
-                    // W4: given back as finished when all is acknowledged, the END included.
                     pushes.begin(end(&lease, seq, skipped)).await?;
-                    let tally = pushes.finish().await?;
                     self.live.lock().learning += self.clock.now().saturating_sub(began);
-                    return Ok(Outcome::Trained(tally));
+                    return Ok(None);
                 }
             };
             let full = prefetch > 0 && pending.len() == prefetch;
@@ -79,7 +76,7 @@ impl Trainer {
             if prefetch == 0
                 && let Some(oldest) = pending.pop_front()
             {
-                self.compute_and_push(&lease, oldest, &mut pushes).await?;
+                self.compute_and_push(&lease, oldest, pushes).await?;
             }
         }
     }

@@ -28,6 +28,7 @@ pub use staleness::Staleness;
 pub use step::Step;
 pub use storage::Storage;
 
+use self::open::OpenPushes;
 use crate::data::{Input, ReadPlan};
 use crate::error::Error;
 
@@ -90,30 +91,38 @@ impl Trainer {
     /// Bad input, a refusal by the servers, or servers that stay away longer than the config's
     /// patience. The lease of what was begun is given back first, where that is still possible.
     pub async fn run(&self) -> Result<Option<History>, Error> {
-        let mut done = None;
+        let mut pushes = OpenPushes::new(&self.client, &self.live, self.pace.open_pushes);
         let mut missing: Option<Duration> = None;
         loop {
+            let done = pushes.outcome();
             if self.stopping() {
-                self.leave(done.take()).await;
+                self.leave(done).await;
                 return Ok(None);
             }
             let next = tokio::select! {
                 // In this order, here and below, so that a simulation repeats.
                 biased;
-                next = self.client.next(done.take(), false) => next?,
+                next = pushes.during(self.client.next(done, false)) => next,
                 () = self.stopped_for(GRACE) => return Ok(None),
             };
-            let (task, progress) = next;
+            let (task, progress) = match next {
+                Ok(answer) => answer?,
+                Err(error) => {
+                    self.leave(None).await;
+                    return Err(error);
+                }
+            };
             self.live.advance(progress);
-            match self.work(task).await {
+            match self.work(task, &mut pushes).await {
                 Ok(Worked::Done(history)) => {
                     self.leave(None).await;
                     return Ok(Some(history));
                 }
                 Ok(Worked::Finished(lease, outcome)) => {
-                    (done, missing) = (Some((lease, outcome)), None);
+                    pushes.give_back(lease, outcome);
+                    missing = None;
                 }
-                Ok(Worked::Waited) => missing = None,
+                Ok(Worked::Sent | Worked::Waited) => missing = None,
                 Ok(Worked::Missed(reason)) => {
                     let since = *missing.get_or_insert(self.clock.now());
                     let waited = self.clock.now().saturating_sub(since);
@@ -123,15 +132,19 @@ impl Trainer {
                     }
                 }
                 Err((lease, error)) => {
-                    let abandoned = Outcome::Abandoned(error.to_string());
-                    self.leave(Some((lease, abandoned))).await;
+                    let abandoned = |lease| (lease, Outcome::Abandoned(error.to_string()));
+                    self.leave(lease.map(abandoned)).await;
                     return Err(error);
                 }
             }
         }
     }
 
-    async fn work(&self, task: Task) -> Result<Worked, (LeaseId, Error)> {
+    async fn work(
+        &self,
+        task: Task,
+        pushes: &mut OpenPushes<'_>,
+    ) -> Result<Worked, (Option<LeaseId>, Error)> {
         let (lease, ttl) = match &task {
             Task::Train(l) => (l.lease, l.ttl),
             Task::Score(l) => (l.lease, l.ttl),
@@ -141,6 +154,10 @@ impl Trainer {
                 retry,
                 missing,
             } => {
+                if pushes.is_owing() {
+                    // Others may wait for the same: for what this worker has not given back.
+                    return self.settle(pushes).await;
+                }
                 self.live.doing(reason.as_str());
                 self.pause(*retry).await;
                 return Ok(if *missing {
@@ -151,33 +168,47 @@ impl Trainer {
             }
             Task::Done(history) => return Ok(Worked::Done(history.clone())),
         };
+        let (client, pool) = (&self.client, &*self.pool);
         let work = async {
-            match task {
-                Task::Train(lease) => self.learn(lease).await,
-                Task::Score(lease) => self.score(lease).await,
-                Task::Save(lease) => self.storage.save(&self.client, &*self.pool, lease).await,
-                Task::Restore(lease) => {
-                    self.storage.restore(&self.client, &*self.pool, lease).await
-                }
-                Task::Seal(lease) => self.storage.seal(&self.client, &*self.pool, lease).await,
-                Task::Wait { .. } | Task::Done(_) => Ok(Outcome::Stored),
-            }
+            let outcome = match task {
+                Task::Train(lease) => return self.learn(lease, pushes).await,
+                Task::Score(lease) => self.score(lease).await?,
+                Task::Save(lease) => self.storage.save(client, pool, lease).await?,
+                Task::Restore(lease) => self.storage.restore(client, pool, lease).await?,
+                Task::Seal(lease) => self.storage.seal(client, pool, lease).await?,
+                Task::Wait { .. } | Task::Done(_) => Outcome::Stored,
+            };
+            Ok(Some(outcome))
         };
         let outcome = tokio::select! {
             biased;
             outcome = work => outcome,
             error = self.keep_alive(lease, ttl) => Err(error),
             // A request that is being retried does not hear that the worker is to stop.
-            () = self.stopped_for(GRACE) => Ok(Outcome::Abandoned("the worker was stopped".into())),
+            () = self.stopped_for(GRACE) => Ok(Some(Outcome::Abandoned(STOPPED.into()))),
         };
         match outcome {
-            Ok(outcome) => Ok(Worked::Finished(lease, outcome)),
+            Ok(Some(outcome)) => Ok(Worked::Finished(lease, outcome)),
+            Ok(None) => Ok(Worked::Sent),
             Err(Error::Client(error)) if is_lost(&error) => Ok(Worked::Finished(
                 lease,
                 Outcome::Abandoned(error.to_string()),
             )),
-            Err(error) => Err((lease, error)),
+            Err(error) => Err((Some(lease), error)),
         }
+    }
+
+    /// Waits until all that was sent is acknowledged, so that it can be given back.
+    async fn settle(
+        &self,
+        pushes: &mut OpenPushes<'_>,
+    ) -> Result<Worked, (Option<LeaseId>, Error)> {
+        tokio::select! {
+            biased;
+            finished = pushes.finish() => finished.map_err(|error| (None, error))?,
+            () = self.stopped_for(GRACE) => {}
+        }
+        Ok(Worked::Waited)
     }
 
     /// Renews a lease three times in its life; ends only when the servers refuse the job itself.
@@ -226,6 +257,9 @@ impl Trainer {
     }
 }
 
+/// Why a worker gives back what it has not finished.
+const STOPPED: &str = "the worker was asked to stop";
+
 /// How long a worker that is to stop may go on with a request, and how long it says good-bye.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -241,6 +275,8 @@ fn is_lost(error: &windlass_client::Error) -> bool {
 enum Worked {
     /// It is to be given back.
     Finished(LeaseId, Outcome),
+    /// It is to be given back when all of it is acknowledged (rule W4).
+    Sent,
     /// It was a pause.
     Waited,
     /// It was a pause for servers or workers that are not there.

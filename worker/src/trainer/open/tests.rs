@@ -7,13 +7,13 @@ use windlass_client::transport::{Answered, Shards};
 use windlass_client::{ClientSettings, Connect, Waiting};
 use windlass_common::coordination::{Plan, Purpose, Recipe, Register};
 use windlass_common::exchange::{Pull, Pulled, Push};
-use windlass_common::id::{JobId, Seq, SourceId, TableId, WorkerId};
+use windlass_common::id::{Epoch, JobId, Seq, SourceId, TableId, WorkerId};
 use windlass_common::init::Init;
 use windlass_common::key::Key;
 use windlass_common::optimizer::OptimizerSpec;
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::ShardCount;
-use windlass_common::split::InputFile;
+use windlass_common::split::{InputFile, Split};
 use windlass_common::tally::{Metric, Task};
 
 use super::*;
@@ -144,15 +144,50 @@ impl Fixture {
         }
     }
 
+    /// With a split begun, that of source 0.
     fn pushes(&self, limit: usize) -> OpenPushes<'_> {
-        let tally = Tally::new(Task::Binary);
-        OpenPushes::new(&self.client, &self.live, self.lineage, limit, tally)
+        let mut pushes = OpenPushes::new(&self.client, &self.live, limit);
+        self.split(&mut pushes, 0, self.lineage);
+        pushes
+    }
+
+    /// Begins the split of a source, under a lease of the same number.
+    fn split(&self, pushes: &mut OpenPushes<'_>, source: u64, lineage: Lineage) {
+        let lease = TrainLease {
+            lease: LeaseId(source),
+            ttl: Duration::from_secs(10),
+            source: SourceId(source),
+            epoch: Epoch(0),
+            index: 0,
+            split: Split {
+                file: 0,
+                start: 0,
+                end: 1,
+            },
+            start: Seq(0),
+            lineage,
+        };
+        pushes.split(&lease, Tally::new(Task::Binary));
+    }
+
+    fn end(&self, source: u64, seq: u64) -> Gradients {
+        Gradients {
+            end: true,
+            keys: Vec::new(),
+            tables: Vec::new(),
+            learnt: Learnt::End { skipped: 0 },
+            ..self.of_source(source, seq)
+        }
     }
 
     fn gradients(&self, seq: u64) -> Gradients {
+        self.of_source(0, seq)
+    }
+
+    fn of_source(&self, source: u64, seq: u64) -> Gradients {
         Gradients {
             id: PushId {
-                source: SourceId(0),
+                source: SourceId(source),
                 seq: Seq(seq),
             },
             end: false,
@@ -232,10 +267,45 @@ async fn w1_no_push_is_further_ahead_of_the_oldest_open_one_than_the_limit() {
 #[tokio::test]
 async fn a_push_that_is_refused_ends_the_work_beside_it() {
     let fixture = Fixture::start().await;
-    let mut pushes = fixture.pushes(16);
-    pushes.lineage = Lineage(fixture.lineage.0 + 1);
+    let mut pushes = OpenPushes::new(&fixture.client, &fixture.live, 16);
+    fixture.split(&mut pushes, 0, Lineage(fixture.lineage.0 + 1));
     pushes.begin(fixture.gradients(0)).await.unwrap();
     let ended = pushes.during(std::future::pending::<()>()).await;
     let error = ended.unwrap_err().to_string();
     assert!(error.starts_with("push 0/0 failed"), "{error}");
+}
+
+/// An epoch of two splits, of one batch each.
+#[tokio::test]
+async fn w4_a_split_is_given_back_when_its_end_is_acknowledged_and_the_next_has_begun() {
+    let fixture = Fixture::start().await;
+    let mut pushes = fixture.pushes(16);
+    pushes.begin(fixture.gradients(0)).await.unwrap();
+    pushes.begin(fixture.end(0, 1)).await.unwrap();
+    fixture.acknowledge(0);
+    fixture.split(&mut pushes, 1, fixture.lineage);
+    pushes.begin(fixture.of_source(1, 7)).await.unwrap();
+    assert!(pushes.outcome().is_none(), "its END is not acknowledged");
+    fixture.acknowledge(1);
+    fixture.acknowledge(7);
+    pushes.finish().await.unwrap();
+    let given_back = pushes.outcome().unwrap();
+    assert!(matches!(given_back, (LeaseId(0), Outcome::Trained(_))));
+    assert!(pushes.outcome().is_none(), "the next is still learnt");
+    assert!(pushes.is_owing());
+}
+
+#[tokio::test]
+async fn w3_a_split_that_is_lost_leaves_the_next_one_alone() {
+    let fixture = Fixture::start().await;
+    let mut pushes = OpenPushes::new(&fixture.client, &fixture.live, 16);
+    fixture.split(&mut pushes, 0, Lineage(fixture.lineage.0 + 1));
+    pushes.begin(fixture.end(0, 0)).await.unwrap();
+    fixture.split(&mut pushes, 1, fixture.lineage);
+    pushes.begin(fixture.of_source(1, 0)).await.unwrap();
+    fixture.acknowledge(0);
+    pushes.finish().await.unwrap();
+    let given_back = pushes.outcome().unwrap();
+    assert!(matches!(given_back, (LeaseId(0), Outcome::Abandoned(_))));
+    assert_eq!(fixture.acked(), 1);
 }
