@@ -300,6 +300,8 @@ impl Admin for CoordinatorHandle {
                     "this cluster writes no checkpoints: set data_dir in the servers' configs";
                 return Err(WireError::new(ErrorKind::Invalid, why));
             };
+            self.ask(|coordinator, _| coordinator.must_lead(&job))
+                .await??;
             let catalog = durable.catalog.clone();
             let read = move || catalog.read(&job, checkpoint);
             let manifest = offload(&*durable.pool, read).await;
