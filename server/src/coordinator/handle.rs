@@ -219,10 +219,24 @@ fn unreachable(error: Error) -> WireError {
 impl Control for CoordinatorHandle {
     fn register(&self, register: Register) -> Answered<'_, Registered> {
         Box::pin(async move {
-            // Looked up outside of the lock; should the job begin meanwhile, it is not used.
-            let stored = self.stored(&register.job, register.fresh).await?;
-            self.ask(|coordinator, now| coordinator.register_with(register, stored, now))
-                .await?
+            loop {
+                let join = |coordinator: &mut Coordinator, now| {
+                    (coordinator.join(&register, now), coordinator.last_job())
+                };
+                let (joined, last_job) = self.ask(join).await?;
+                if let Some(registered) = joined? {
+                    return Ok(registered);
+                }
+                // Outside of the lock. A job that begins meanwhile may be this one, and save more.
+                let stored = self.stored(&register.job, register.fresh).await?;
+                let begin = |coordinator: &mut Coordinator, now| {
+                    let none_began = coordinator.last_job() == last_job;
+                    none_began.then(|| coordinator.register_with(register.clone(), stored, now))
+                };
+                if let Some(begun) = self.ask(begin).await? {
+                    return begun;
+                }
+            }
         })
     }
 
@@ -311,3 +325,6 @@ impl Admin for CoordinatorHandle {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
