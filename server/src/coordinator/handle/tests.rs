@@ -191,6 +191,11 @@ impl Led {
         let (task, _) = self.handle.next(next).await.unwrap();
         assert!(matches!(task, Task::Train(_)), "{task:?}");
     }
+
+    async fn publish(&self) -> Option<bool> {
+        let durable = self.handle.durable.as_ref().unwrap();
+        self.handle.publish_next(durable).await
+    }
 }
 
 fn worker(id: u64) -> Register {
@@ -242,4 +247,27 @@ async fn a_job_that_is_replaced_leaves_the_numbers_of_its_checkpoints_taken() {
     let record = led.handle.lock().coordinator.record();
     assert_eq!(record.jobs[0].last_checkpoint, ordered);
     assert_eq!(led.library.highest().unwrap(), CheckpointId(0));
+}
+
+#[tokio::test]
+async fn n4_a_checkpoint_that_a_job_is_put_back_to_does_not_go_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut led = Led::new(folder.path()).await;
+    led.train().await;
+    for number in 1..=4 {
+        assert_eq!(led.publish().await, None);
+        let asked = led.handle.save("flights".into()).await.unwrap();
+        assert_eq!(asked, CheckpointId(number));
+        led.turn().await;
+        led.turn().await;
+        if number < 4 {
+            assert_eq!(led.publish().await, Some(true));
+        }
+    }
+    // The fourth is ready; what it leaves of the others does not include the first.
+    let first = CheckpointId(1);
+    let restored = led.handle.restore("flights".into(), first);
+    let (restored, _) = join(restored, led.publish()).await;
+    restored.unwrap();
+    led.library.open(first).unwrap();
 }
