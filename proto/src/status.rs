@@ -7,6 +7,9 @@ use tonic::{Code, Status};
 use crate::error::{ErrorKind, WireError};
 use crate::{limits, v1};
 
+/// What tonic says of any trouble on the way; what it was lies below.
+const UNNAMED: &str = "transport error";
+
 /// The metadata key of a status that holds the number of the kind.
 pub const METADATA: &str = "windlass-kind";
 
@@ -100,7 +103,9 @@ impl From<Status> for WireError {
         let mut cause = std::error::Error::source(&status);
         while let Some(inner) = cause {
             let said = inner.to_string();
-            if !message.contains(&said) {
+            if message.is_empty() || message == UNNAMED {
+                message = said;
+            } else if said != UNNAMED && !message.contains(&said) {
                 message = format!("{message}: {said}");
             }
             cause = inner.source();
@@ -170,6 +175,19 @@ mod tests {
         for code in [Code::InvalidArgument, Code::OutOfRange, Code::Unimplemented] {
             assert!(!from(code).may_be_retried(), "{code}");
         }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("transport error")]
+    struct Unnamed(#[source] std::io::Error);
+
+    #[test]
+    fn a_connection_that_fails_says_why_and_nothing_else() {
+        let why = || std::io::Error::other("connection refused");
+        let status = Status::from_error(Box::new(Unnamed(why())));
+        assert_eq!(WireError::from(status).message, "connection refused");
+        let status = Status::from_error(Box::new(why()));
+        assert_eq!(WireError::from(status).message, "connection refused");
     }
 
     #[test]

@@ -303,6 +303,24 @@ pub enum Error {
         /// Why.
         source: WireError,
     },
+    /// A coordinator that says no, or nothing, to a question of a person.
+    #[error("coordinator {address}: {source}")]
+    Coordinator {
+        /// Where it is.
+        address: String,
+        /// What it says, or what was noticed.
+        source: WireError,
+    },
+    /// A checkpoint that was asked for and will never be in the store.
+    #[error("checkpoint {checkpoint} of job `{job}` was given up: the job {why}")]
+    NotSaved {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The job.
+        job: String,
+        /// What became of the job.
+        why: &'static str,
+    },
     /// A store of checkpoints of a kind that this program does not know.
     #[error(
         "checkpoint.store: this windlass-server knows no {scheme}:// stores; give a folder, or use a \

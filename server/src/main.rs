@@ -12,12 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use windlass_client::grpc::{Connector, Options};
 use windlass_client::runtime::{TokioClock, TokioNetwork, TokioPool};
-use windlass_client::transport::Admin;
 use windlass_common::config::{ConfigError, ServerConfig};
 use windlass_common::id::{Boot, CheckpointId};
 use windlass_common::runtime::{Objects, StdDisk, StdWallClock};
 use windlass_server::Error;
-use windlass_server::commands::ask;
+use windlass_server::commands::ask::Asked;
 use windlass_server::commands::checkpoint::{self, Selection};
 use windlass_server::data_dir::DataDir;
 use windlass_server::objects::open_store;
@@ -95,9 +94,10 @@ struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    fn admin(&self) -> Arc<dyn Admin> {
+    fn ask(&self) -> Asked {
         let clock = Arc::new(TokioClock::new());
-        Connector::new(Arc::new(TokioNetwork), clock, Options::default()).admin(&self.coordinator)
+        let connector = Connector::new(Arc::new(TokioNetwork), clock, Options::default());
+        Asked::new(connector.admin(&self.coordinator), &self.coordinator)
     }
 }
 
@@ -163,9 +163,10 @@ fn command(command: &Command) -> anyhow::Result<()> {
             write!(out, "{}", arguments.load()?.to_toml())?;
             Ok(())
         }
-        Command::Status(cluster) => wait(async { ask::show(&*cluster.admin(), &mut out).await }),
+        Command::Status(cluster) => wait(async { cluster.ask().show(&mut out).await }),
         Command::Checkpoint(CheckpointCommand::Create { job, cluster }) => {
-            wait(async { ask::create(&*cluster.admin(), &TokioClock::new(), job, &mut out).await })
+            let clock = TokioClock::new();
+            wait(async { cluster.ask().create(&clock, job, &mut out).await })
         }
         Command::Checkpoint(CheckpointCommand::Restore {
             job,
@@ -173,7 +174,7 @@ fn command(command: &Command) -> anyhow::Result<()> {
             cluster,
         }) => wait(async {
             let number = CheckpointId(*number);
-            ask::restore(&*cluster.admin(), job, number, &mut out).await
+            cluster.ask().restore(job, number, &mut out).await
         }),
         Command::Checkpoint(CheckpointCommand::List(arguments)) => {
             let (objects, selection) = look(arguments)?;
@@ -186,8 +187,11 @@ fn command(command: &Command) -> anyhow::Result<()> {
         Command::Checkpoint(CheckpointCommand::Verify(arguments)) => {
             let (objects, selection) = look(arguments)?;
             let damaged = checkpoint::verify(&objects, &selection, &mut out)?;
-            anyhow::ensure!(damaged == 0, "{damaged} checkpoints are not whole");
-            Ok(())
+            match damaged {
+                0 => Ok(()),
+                1 => anyhow::bail!("1 checkpoint is not whole"),
+                many => anyhow::bail!("{many} checkpoints are not whole"),
+            }
         }
     }
 }

@@ -75,7 +75,9 @@ impl Member {
                     }
                     (joined, lost) = (Some(assigned.server), false);
                 }
-                Err(error) if !error.kind.may_be_retried() => return error,
+                Err(error) if !error.kind.may_be_retried() => {
+                    return refused(&self.coordinator_address, &error);
+                }
                 Err(error) if joined.is_none() => {
                     if self.clock.now().saturating_sub(began) > self.connect_timeout {
                         return no_coordinator(
@@ -163,6 +165,10 @@ impl Member {
         }
         Ok(())
     }
+}
+
+fn refused(address: &str, error: &WireError) -> WireError {
+    WireError::new(error.kind, format!("coordinator {address}: {error}"))
 }
 
 fn no_coordinator(address: &str, waited: Duration, error: &WireError) -> WireError {

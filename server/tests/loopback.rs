@@ -413,7 +413,8 @@ async fn no_answer_in_time_is_an_error() {
     let client = connector(options).shards(&server.url());
     let error = client.pull(pull(STALLED, &keys(1))).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Deadline);
-    assert!(error.message.contains(&server.url()), "{error}");
+    // Whoever asks knows whom, and says so.
+    assert_eq!(error.message, "no answer to a pull in 50ms");
 }
 
 #[tokio::test]
@@ -440,7 +441,7 @@ async fn a_broken_stream_fails_what_is_open_and_works_again() {
     assert_eq!(error.unwrap_err().kind, ErrorKind::Unavailable);
     let error = client.push(push(1, &set)).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
-    assert!(error.message.contains(&url), "{error}");
+    assert!(error.message.starts_with("Connection refused"), "{error}");
 
     let _again = Fixture::start_at(address, Limits::default()).await;
     client.push(push(1, &set)).await.unwrap();
@@ -502,12 +503,12 @@ async fn a_client_that_does_not_read_is_not_served() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_named() {
+async fn an_address_that_is_none_is_refused() {
     let connector = connector(Options::default());
     for bad in ["", "here", "127.0.0.1:7070", "https://a:1", "http://a"] {
         let error = connector.control(bad).map(JobId(1)).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid, "{bad}");
-        assert!(error.message.contains(&format!("`{bad}`")), "{error}");
+        assert_eq!(error.message, "no address of the form http://HOST:PORT");
     }
 }
 

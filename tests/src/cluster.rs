@@ -98,6 +98,16 @@ impl Cluster {
         &self.servers[0].address
     }
 
+    /// Where a server is.
+    pub fn address(&self, server: usize) -> &str {
+        &self.servers[server].address
+    }
+
+    /// The file of a server's config.
+    pub fn config(&self, server: usize) -> &Path {
+        &self.servers[server].config
+    }
+
     /// How many servers there are, running or not.
     pub fn size(&self) -> usize {
         self.servers.len()

@@ -8,9 +8,13 @@ pub mod counting;
 pub mod counts;
 pub mod data;
 mod log;
+mod operator;
+mod run;
 pub mod simulation;
 mod worker;
 
 pub use binaries::{Binaries, binaries};
 pub use cluster::Cluster;
-pub use worker::{Run, Running, Worker};
+pub use operator::operate;
+pub use run::{Run, Running};
+pub use worker::Worker;

@@ -108,7 +108,6 @@ impl Connector {
     fn peer(&self, address: &str) -> Peer {
         Peer {
             channel: self.channel(address),
-            address: address.into(),
             clock: Arc::clone(&self.clock),
             options: self.options,
         }
@@ -118,7 +117,7 @@ impl Connector {
         let wrong = || {
             WireError::new(
                 ErrorKind::Invalid,
-                format!("`{address}` is not an address such as http://127.0.0.1:7070"),
+                "no address of the form http://HOST:PORT",
             )
         };
         let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|_| wrong())?;
@@ -149,8 +148,9 @@ impl Connector {
 }
 
 /// One server, as all clients of it need it.
+///
+/// Its errors do not name it: whoever asks knows whom, and says so once.
 pub(super) struct Peer {
-    pub(super) address: String,
     pub(super) options: Options,
     channel: Result<Channel, WireError>,
     clock: Arc<dyn Clock>,
@@ -162,7 +162,7 @@ impl Peer {
         self.channel.clone()
     }
 
-    /// Waits for an answer, at most for the deadline of a request, and says who was asked for what.
+    /// Waits for an answer, at most for the deadline of a request, and says what was asked.
     pub(super) async fn within<T>(
         &self,
         asked: &str,
@@ -180,21 +180,11 @@ impl Peer {
     ) -> Result<T, WireError> {
         let deadline = self.options.deadline + longer;
         match select(pin!(answer), self.clock.sleep(deadline)).await {
-            Either::Left((answer, _)) => answer.map_err(|e| self.error(e)),
+            Either::Left((answer, _)) => answer,
             Either::Right(((), _)) => Err(WireError::new(
                 ErrorKind::Deadline,
-                format!("{}: no answer to {asked} in {deadline:?}", self.address),
+                format!("no answer to {asked} in {deadline:?}"),
             )),
-        }
-    }
-
-    /// Names the server where an error is about reaching it.
-    pub(super) fn error(&self, error: WireError) -> WireError {
-        match error.kind {
-            ErrorKind::Unavailable | ErrorKind::Version => {
-                WireError::new(error.kind, format!("{}: {}", self.address, error.message))
-            }
-            _ => error,
         }
     }
 }

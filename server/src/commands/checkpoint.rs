@@ -23,7 +23,7 @@ pub struct Selection {
 
 /// The titles of the table; numbers are set to the right.
 const TITLES: [&str; 9] = [
-    "job", "number", "age", "epochs", "sources", "rows", "bytes", "kind", "state",
+    "job", "number", "age", "epoch", "sources", "rows", "bytes", "kind", "state",
 ];
 /// The columns that hold numbers.
 const NUMBERS: std::ops::Range<usize> = 1..7;
@@ -31,7 +31,7 @@ const NUMBERS: std::ops::Range<usize> = 1..7;
 /// Prints a line for each checkpoint, newest first. Only manifests are read, and whether their files
 /// are there; `now` is the time since the Unix epoch.
 ///
-/// Rows and bytes are those of the files that were written for the checkpoint: a delta's are few.
+/// The epoch is the one that was learnt, or had been learnt last. Rows and bytes are those of the files that were written for the checkpoint: a delta's are few.
 ///
 /// # Errors
 /// A store that cannot be read, [`Error::NoCheckpoint`] if there is none, output that cannot be
@@ -125,8 +125,8 @@ fn line(library: &Library, entry: &Entry, now: Duration) -> [String; TITLES.len(
             } else {
                 format!("DAMAGED: {error}")
             };
-            let [age, epochs, sources, rows, bytes, kind] = std::array::from_fn(|_| dash());
-            return [job, number, age, epochs, sources, rows, bytes, kind, state];
+            let [age, epoch, sources, rows, bytes, kind] = std::array::from_fn(|_| dash());
+            return [job, number, age, epoch, sources, rows, bytes, kind, state];
         }
     };
     let folder = checkpoint_folder(manifest.number);
@@ -143,7 +143,7 @@ fn line(library: &Library, entry: &Entry, now: Duration) -> [String; TITLES.len(
         job,
         number,
         age(manifest, now),
-        format!("{}/{}", manifest.history.epochs, manifest.target),
+        manifest.target.to_string(),
         manifest.complete.len().to_string(),
         own().map(|(_, file)| file.rows).sum::<u64>().to_string(),
         own().map(|(_, file)| file.bytes).sum::<u64>().to_string(),

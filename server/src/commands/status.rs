@@ -10,14 +10,16 @@ use super::table::Table;
 /// Writes the cluster's servers and jobs as two tables, and a line for whatever is amiss.
 #[must_use]
 pub(super) fn status(cluster: &ClusterStatus) -> String {
-    let mut text = servers(cluster);
-    if cluster.servers.is_empty() {
-        text.push_str("no server has joined yet\n");
-    }
+    let mut text = if cluster.servers.is_empty() {
+        "no server has joined yet\n".to_owned()
+    } else {
+        servers(cluster)
+    };
     text.push('\n');
-    text.push_str(&jobs(cluster));
     if cluster.jobs.is_empty() {
         text.push_str("no jobs\n");
+    } else {
+        text.push_str(&jobs(cluster));
     }
     let amiss: Vec<String> = cluster.servers.iter().filter_map(amiss).collect();
     if !amiss.is_empty() {
@@ -199,6 +201,6 @@ http://s1:7070: the disk is full
         };
         assert_eq!(squeezed(&status(&cluster)), squeezed(expected));
         let empty = status(&ClusterStatus::default());
-        assert!(empty.contains("no server has joined yet") && empty.contains("no jobs"));
+        assert_eq!(empty, "no server has joined yet\n\nno jobs\n");
     }
 }

@@ -116,6 +116,14 @@ impl Coordinator {
         Ok(job.lineage)
     }
 
+    /// Checks that there is a job of this name.
+    ///
+    /// # Errors
+    /// `UnknownJob`.
+    pub(super) fn must_lead(&mut self, name: &str) -> Result<(), WireError> {
+        self.named(name).map(|_| ())
+    }
+
     fn named(&mut self, name: &str) -> Result<&mut Job, WireError> {
         let job = self.names.get(name).and_then(|id| self.jobs.get_mut(id));
         job.ok_or_else(|| no_job(name))

@@ -67,10 +67,19 @@ impl Catalog {
     /// Reads one checkpoint's manifest.
     ///
     /// # Errors
-    /// [`Error::Common`] when it is not there or damaged.
+    /// [`Error::NoCheckpoint`] when it is not there; [`Error::Common`] when it is damaged.
     pub(super) fn read(&self, job: &str, number: CheckpointId) -> Result<Manifest, Error> {
         let library = Library::new(Arc::clone(&self.objects), job)?;
-        Ok(library.open(number)?.manifest().clone())
+        match library.open(number) {
+            Ok(checkpoint) => Ok(checkpoint.manifest().clone()),
+            Err(windlass_common::Error::Format(FormatError::Unpublished { .. })) => {
+                Err(Error::NoCheckpoint {
+                    what: format!("checkpoint {number} of job `{job}`"),
+                    place: self.objects.to_string(),
+                })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// C6: writes a manifest, the last file of its checkpoint, and removes what is not kept; when

@@ -51,6 +51,9 @@ pub struct Durable {
     pub pool: Arc<dyn Pool>,
     /// The version that is on the disk. tokio's: held while it is written.
     written: tokio::sync::Mutex<u64>,
+    /// Whose turn it is with the checkpoints: who publishes one and removes old ones, or who puts a
+    /// job back to one. tokio's: held while the store works.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Durable {
@@ -62,6 +65,7 @@ impl Durable {
             catalog,
             pool,
             written: tokio::sync::Mutex::new(0),
+            turn: tokio::sync::Mutex::new(()),
         }
     }
 }
@@ -172,15 +176,26 @@ impl CoordinatorHandle {
     /// Never ends.
     pub async fn publish(&self) {
         loop {
-            let publication = self.lock().coordinator.take_publication();
-            match (publication, &self.durable) {
-                (Some(publication), Some(durable)) => self.write(publication, durable).await,
-                _ => self.ready.notified().await,
+            let published = match &self.durable {
+                Some(durable) => self.publish_next(durable).await,
+                None => None,
+            };
+            match published {
+                Some(true) => {}
+                Some(false) => {
+                    self.clock.sleep(RETRY).await;
+                    self.ready.notify_one();
+                }
+                None => self.ready.notified().await,
             }
         }
     }
 
-    async fn write(&self, publication: Publication, durable: &Durable) {
+    /// Writes one manifest and says whether it is done; `None` if none is ready.
+    async fn publish_next(&self, durable: &Durable) -> Option<bool> {
+        // Taken in turn: what it may remove is what no job has been put back to.
+        let _turn = durable.turn.lock().await;
+        let publication = self.lock().coordinator.take_publication()?;
         let (
             catalog,
             Publication {
@@ -200,10 +215,7 @@ impl CoordinatorHandle {
         let noted = self
             .ask(|coordinator, _| coordinator.published(&publication, taken))
             .await;
-        if failed.is_some() || noted.is_err() {
-            self.clock.sleep(RETRY).await;
-            self.ready.notify_one();
-        }
+        Some(failed.is_none() && noted.is_ok())
     }
 }
 
@@ -219,10 +231,24 @@ fn unreachable(error: Error) -> WireError {
 impl Control for CoordinatorHandle {
     fn register(&self, register: Register) -> Answered<'_, Registered> {
         Box::pin(async move {
-            // Looked up outside of the lock; should the job begin meanwhile, it is not used.
-            let stored = self.stored(&register.job, register.fresh).await?;
-            self.ask(|coordinator, now| coordinator.register_with(register, stored, now))
-                .await?
+            loop {
+                let join = |coordinator: &mut Coordinator, now| {
+                    (coordinator.join(&register, now), coordinator.last_job())
+                };
+                let (joined, last_job) = self.ask(join).await?;
+                if let Some(registered) = joined? {
+                    return Ok(registered);
+                }
+                // Outside of the lock. A job that begins meanwhile may be this one, and save more.
+                let stored = self.stored(&register.job, register.fresh).await?;
+                let begin = |coordinator: &mut Coordinator, now| {
+                    let none_began = coordinator.last_job() == last_job;
+                    none_began.then(|| coordinator.register_with(register.clone(), stored, now))
+                };
+                if let Some(begun) = self.ask(begin).await? {
+                    return begun;
+                }
+            }
         })
     }
 
@@ -300,6 +326,10 @@ impl Admin for CoordinatorHandle {
                     "this cluster writes no checkpoints: set data_dir in the servers' configs";
                 return Err(WireError::new(ErrorKind::Invalid, why));
             };
+            self.ask(|coordinator, _| coordinator.must_lead(&job))
+                .await??;
+            // What is read here is needed from then on: it must not go in between.
+            let _turn = durable.turn.lock().await;
             let catalog = durable.catalog.clone();
             let read = move || catalog.read(&job, checkpoint);
             let manifest = offload(&*durable.pool, read).await;
@@ -309,3 +339,6 @@ impl Admin for CoordinatorHandle {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

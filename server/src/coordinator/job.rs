@@ -316,6 +316,11 @@ impl Job {
         }
     }
 
+    /// The highest number that a checkpoint of it in the store may have.
+    pub(super) fn last_checkpoint(&self) -> Option<CheckpointId> {
+        self.checkpoints.as_ref().map(Checkpoints::last)
+    }
+
     /// What a server is to hold; `None` while nobody is to hold anything.
     pub(super) fn assignment(&self, job: JobId, server: ServerId) -> Option<Assignment> {
         if self.owners.is_empty() || matches!(self.phase, Phase::Failed(_)) {

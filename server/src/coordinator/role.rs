@@ -105,20 +105,32 @@ impl Coordinator {
         stored: Stored,
         now: Duration,
     ) -> Result<Registered, WireError> {
-        bounds::validate(&register)?;
-        self.pass_time(now);
         let worker = register.worker;
-        let id = match self.meet(&register)? {
+        let id = match self.admit(&register, now)? {
             Some(id) => id,
             None => self.create(register, stored)?,
         };
-        let job = lookup(&mut self.jobs, &self.gone, id)?;
-        job.workers.hear(worker, now)?;
-        job.assign(&mut self.cluster, now);
-        Ok(Registered {
-            job: id,
-            map: job.map(&self.cluster),
-        })
+        self.enter(id, worker, now)
+    }
+
+    /// Lets a worker join a job that is led already; `None` if a job is to begin, so that the store
+    /// must be asked first what it holds of it. Then nothing has changed.
+    ///
+    /// # Errors
+    /// As [`register_with`](Self::register_with).
+    pub(super) fn join(
+        &mut self,
+        register: &Register,
+        now: Duration,
+    ) -> Result<Option<Registered>, WireError> {
+        let id = self.admit(register, now)?;
+        id.map(|id| self.enter(id, register.worker, now))
+            .transpose()
+    }
+
+    /// The number of the job that began last: while it stays, none has begun.
+    pub(super) fn last_job(&self) -> JobId {
+        self.last_job
     }
 
     /// Takes what a worker gives back, and tells it what to do next.
@@ -205,7 +217,9 @@ impl Coordinator {
     }
 
     /// Finds the job that a registration joins; `None` if it is to be created.
-    fn meet(&mut self, register: &Register) -> Result<Option<JobId>, WireError> {
+    fn admit(&mut self, register: &Register, now: Duration) -> Result<Option<JobId>, WireError> {
+        bounds::validate(register)?;
+        self.pass_time(now);
         let Some(&id) = self.names.get(&register.job) else {
             return Ok(None);
         };
@@ -221,14 +235,33 @@ impl Coordinator {
                 job.resume(register);
                 Ok(Some(id))
             }
-            Meeting::Replace => {
-                self.remove(id, REPLACED);
-                Ok(None)
-            }
+            Meeting::Replace => Ok(None),
         }
     }
 
-    fn create(&mut self, register: Register, stored: Stored) -> Result<JobId, WireError> {
+    fn enter(
+        &mut self,
+        id: JobId,
+        worker: WorkerId,
+        now: Duration,
+    ) -> Result<Registered, WireError> {
+        let job = lookup(&mut self.jobs, &self.gone, id)?;
+        job.workers.hear(worker, now)?;
+        job.assign(&mut self.cluster, now);
+        Ok(Registered {
+            job: id,
+            map: job.map(&self.cluster),
+        })
+    }
+
+    /// Begins a job, in the place of one of that name if there is one.
+    fn create(&mut self, register: Register, mut stored: Stored) -> Result<JobId, WireError> {
+        if let Some(&id) = self.names.get(&register.job) {
+            // A checkpoint that is under way has a number, and may have nothing in the store yet.
+            let last = self.jobs.get(&id).and_then(Job::last_checkpoint);
+            stored.last = stored.last.max(last.unwrap_or_default());
+            self.remove(id, REPLACED);
+        }
         if self.jobs.len() >= MAX_JOBS {
             let why = format!(
                 "job `{}`: this cluster leads {MAX_JOBS} jobs, the most it can; use another or \

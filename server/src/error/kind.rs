@@ -32,6 +32,7 @@ impl Error {
             | Self::NoCount { .. }
             | Self::NoSuchTable { .. }
             | Self::NoSuchSet { .. }
+            | Self::NoCheckpoint { .. }
             | Self::OtherShards { .. }
             | Self::GradientLength { .. }
             | Self::Push { .. } => ErrorKind::Invalid,
@@ -47,11 +48,12 @@ impl Error {
             | Self::Listen { .. }
             | Self::Serve { .. }
             | Self::Left { .. }
+            | Self::Coordinator { .. }
+            | Self::NotSaved { .. }
             | Self::Random { .. }
             | Self::DataDirTaken { .. }
             | Self::NoStore { .. }
             | Self::Store { .. }
-            | Self::NoCheckpoint { .. }
             | Self::Output { .. }
             | Self::WorkDropped => ErrorKind::Internal,
         }

@@ -121,10 +121,10 @@ fn checkpoints_are_listed_in_an_aligned_table() {
     assert_eq!(
         listed(&objects, &Selection::default()),
         "\
-job      number  age  epochs  sources  rows  bytes  kind   state
-flights       3    -       -        -     -      -  -      no manifest: under way, or given up
-flights       2   2h     0/3        0     0    208  delta  files there
-flights       1   2h     0/3        0     0    194  full   files there, pinned
+job      number  age  epoch  sources  rows  bytes  kind   state
+flights       3    -      -        -     -      -  -      no manifest: under way, or given up
+flights       2   2h      3        0     0    208  delta  files there
+flights       1   2h      3        0     0    194  full   files there, pinned
 "
     );
     let one = listed(&objects, &of("flights", Some(1)));

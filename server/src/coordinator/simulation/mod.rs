@@ -9,3 +9,5 @@ mod server;
 mod store;
 mod worker;
 mod world;
+
+pub(super) use world::Setup;

@@ -47,7 +47,7 @@ pub(super) struct Saved {
 
 /// What job the world's workers want.
 #[derive(Clone)]
-pub(super) struct Setup {
+pub(in crate::coordinator) struct Setup {
     pub(super) shards: u32,
     pub(super) splits: u32,
     pub(super) plan: Plan,
@@ -67,7 +67,7 @@ pub(super) fn file(name: &str, bytes: u64) -> InputFile {
 impl Setup {
     /// `servers` servers, `workers` workers, `epochs` epochs of 6 splits, 4 shards, no held-out
     /// files.
-    pub(super) fn new(servers: u32, workers: u32, epochs: u32) -> Self {
+    pub(in crate::coordinator) fn new(servers: u32, workers: u32, epochs: u32) -> Self {
         Self {
             shards: 4,
             splits: 6,
@@ -94,7 +94,7 @@ impl Setup {
         self
     }
 
-    pub(super) fn register(&self, worker: WorkerId) -> Register {
+    pub(in crate::coordinator) fn register(&self, worker: WorkerId) -> Register {
         Register {
             job: "flights".into(),
             worker,
