@@ -150,7 +150,7 @@ pub enum Task {
     Wait {
         /// What for, in words for the user.
         reason: String,
-        /// When to ask again.
+        /// When to ask again: at once where the coordinator has held the question.
         retry: Duration,
         /// What is waited for is not there: servers or workers that have not come, or a server that
         /// is silent. A worker gives up when that lasts longer than its patience; without it, what

@@ -192,6 +192,11 @@ impl Sources {
             && (self.limit == 0 || self.complete.ranges().first().is_some_and(whole))
     }
 
+    /// Whether a source can be leased.
+    pub(super) fn has_open(&self) -> bool {
+        self.unreported == 0 && self.open.first().is_some()
+    }
+
     /// C4: leases the lowest wanted source that is neither complete nor leased.
     pub(super) fn take(&mut self) -> Pick {
         if self.unreported > 0 {

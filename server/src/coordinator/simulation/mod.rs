@@ -7,5 +7,6 @@ mod lives;
 mod refusals;
 mod server;
 mod store;
+mod waiting;
 mod worker;
 mod world;
