@@ -234,6 +234,8 @@ pub enum Outcome {
     Stored,
     /// Given back undone, and why.
     Abandoned(String),
+    /// Given back undone, because its input could not be read, and why (rule C8).
+    Unreadable(String),
 }
 
 /// How far a job is, for the user's eyes.

@@ -46,6 +46,9 @@ impl Job {
             self.workers.forget(next.worker);
             self.require_creator();
             self.advance(cluster);
+            if let Phase::Failed(error) = &self.phase {
+                return Err(error.clone());
+            }
             return Ok((wait("left the job".into(), false), self.progress(cluster)));
         }
         self.advance(cluster);
@@ -102,8 +105,13 @@ impl Job {
             // Too late for anything but metrics.
             _ if !returned.in_time => {}
             (Work::Train(source), Outcome::Abandoned(_)) => self.sources.rest(source),
+            (Work::Train(source), Outcome::Unreadable(why)) => {
+                self.unreadable(source, &why, cluster);
+            }
             (Work::Storage, Outcome::Stored) => self.stored(cluster),
-            (Work::Storage, Outcome::Abandoned(why)) => self.storage_abandoned(&why),
+            (Work::Storage, Outcome::Abandoned(why) | Outcome::Unreadable(why)) => {
+                self.storage_abandoned(&why);
+            }
             (work, _) => self.lapse(work, cluster),
         }
     }
@@ -177,6 +185,7 @@ impl Job {
         now: Duration,
     ) -> Task {
         failpoint::reached("lease-grant-before");
+        self.tell_if_closed(source);
         let (epoch, index) = self.orders.split_of(source);
         let lease = cluster.lease();
         let until = now + cluster.ttl;
