@@ -47,7 +47,8 @@ pub trait Control: Send + Sync {
     /// Joins a job, or creates it.
     fn register(&self, register: Register) -> Answered<'_, Registered>;
 
-    /// Gives back what was done, if anything, and asks what is next.
+    /// Gives back what was done, if anything, and asks what is next. While that is nothing, the
+    /// answer may be held for a moment.
     fn next(&self, next: Next) -> Answered<'_, (Task, Progress)>;
 
     /// Keeps a lease alive. `false`: it had run out; going on is right, and so is stopping.

@@ -150,7 +150,7 @@ pub enum Task {
     Wait {
         /// What for, in words for the user.
         reason: String,
-        /// When to ask again.
+        /// When to ask again: at once where the coordinator has held the question.
         retry: Duration,
         /// What is waited for is not there: servers or workers that have not come, or a server that
         /// is silent. A worker gives up when that lasts longer than its patience; without it, what
@@ -234,6 +234,8 @@ pub enum Outcome {
     Stored,
     /// Given back undone, and why.
     Abandoned(String),
+    /// Given back undone, because its input could not be read, and why (rule C8).
+    Unreadable(String),
 }
 
 /// How far a job is, for the user's eyes.

@@ -1,13 +1,15 @@
 //! The wire: `.proto` files, conversions between messages and the vocabulary, limits, and the one
 //! error that crosses it. The only crate that knows protocol buffers.
 //!
-//! Reading order: `proto/windlass/v1/*.proto`, [`limits`], [`version`], [`error`], [`status`],
-//! [`convert`], [`chunks`].
+//! Reading order: `proto/windlass/v1/*.proto`, [`limits`], [`memory`], [`codec`], [`version`],
+//! [`error`], [`status`], [`convert`], [`chunks`].
 
 pub mod chunks;
+pub mod codec;
 pub mod convert;
 pub mod error;
 pub mod limits;
+pub mod memory;
 pub mod status;
 pub mod version;
 

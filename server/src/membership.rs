@@ -60,6 +60,7 @@ impl Member {
         let mut numbers = 1..;
         while let Some(number) = numbers.next() {
             let mut news = false;
+            // S8: without a map this registers the server.
             match self.coordinator.report(self.tell(number, seen)).await {
                 Ok(assigned) => {
                     // S3: a map older than one that was seen is ignored.
@@ -178,3 +179,6 @@ fn no_coordinator(address: &str, waited: Duration, error: &WireError) -> WireErr
     );
     WireError::new(ErrorKind::Unavailable, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,6 +205,7 @@ impl Saver {
             let bytes = encode_shard(&image);
             let worked = clock.now().saturating_sub(began);
             let library = Library::new(objects, job.name())?;
+            // S6: when this returns, the file is durable; only then is it told of.
             let (file, summary) = library.put_shard(order.checkpoint, &bytes)?;
             let written = Written {
                 name: file.name.clone(),

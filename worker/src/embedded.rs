@@ -51,6 +51,17 @@ impl Embedded {
         let assigned = self.coordinator.report(report).await?;
         Ok(self.store.assign(&assigned.jobs)?)
     }
+
+    /// Tells what a question that is held may wait for: the shards as of a new assignment, which is
+    /// learnt first. Ends only with an error.
+    async fn speak(&self) -> WireError {
+        for _ in 0..2 {
+            if let Err(refused) = self.synchronise().await {
+                return refused;
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 impl Control for Embedded {
@@ -67,7 +78,12 @@ impl Control for Embedded {
     fn next(&self, next: Next) -> Answered<'_, (Task, Progress)> {
         Box::pin(async move {
             self.synchronise().await?;
-            let answer = self.coordinator.next(next).await?;
+            let answer = tokio::select! {
+                // In this order, so that a run repeats.
+                biased;
+                answer = self.coordinator.next(next) => answer?,
+                refused = self.speak() => return Err(refused),
+            };
             self.synchronise().await?;
             Ok(answer)
         })

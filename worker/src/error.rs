@@ -229,3 +229,14 @@ pub enum Error {
         source: getrandom::Error,
     },
 }
+
+impl Error {
+    /// Whether an input file is gone, cannot be read, or is not the one that was listed.
+    #[must_use]
+    pub fn is_of_input(&self) -> bool {
+        matches!(
+            self,
+            Self::Io { .. } | Self::Changed { .. } | Self::CutShort { .. } | Self::Damaged { .. }
+        )
+    }
+}

@@ -26,7 +26,7 @@ use windlass_common::exchange::TableGradients;
 use windlass_common::human::{Every, Span};
 use windlass_common::id::{CheckpointId, Lineage, PushId, Seq, TableId, WorkerId};
 use windlass_common::key::Key;
-use windlass_common::runtime::{StdDisk, StdWallClock};
+use windlass_common::runtime::{Clock, StdDisk, StdWallClock};
 use windlass_common::schema::TableSchema;
 use windlass_common::shard::ShardedKeys;
 use windlass_server::objects::open_store;
@@ -189,8 +189,9 @@ impl Job {
         let mut url = String::new();
         BufReader::new(stdout).read_line(&mut url)?;
         let url = url.trim_end();
-        let clock = Arc::new(TokioClock::new());
-        let connector = Connector::new(Arc::new(TokioNetwork), clock.clone(), Options::default());
+        let clock: Arc<dyn Clock> = Arc::new(TokioClock::new());
+        let network = Arc::new(TokioNetwork);
+        let connector = Connector::new(network, Arc::clone(&clock), Options::default());
         let mut register = cluster::register(WorkerId(1), 1, 1, 1);
         let dim = u32::try_from(DIM)?;
         let table = &register.schema.tables[0];
@@ -260,7 +261,8 @@ impl Job {
             if over {
                 break;
             }
-            let keys = Arc::clone(&self.batches[(self.next % self.batches.len() as u64) as usize]);
+            let nth = usize::try_from(self.next)? % self.batches.len();
+            let keys = Arc::clone(&self.batches[nth]);
             let tables = [(TableId(0), 0)];
             let pull = self.client.pull(vec![Arc::clone(&keys)], &tables, None);
             let mut pull = std::pin::pin!(pull);

@@ -163,7 +163,7 @@ fn a_push_covers_every_shard_with_or_without_keys() {
 }
 
 #[test]
-fn only_shards_that_moved_are_sent_again_and_at_once() {
+fn w2_only_shards_that_moved_are_sent_again_under_the_same_name_and_at_once() {
     run(async {
         let (cluster, clock) = (Cluster::new(3, &[0, 0, 1, 1]), FakeClock::default());
         let client = join(&cluster, &clock).await;
@@ -171,6 +171,8 @@ fn only_shards_that_moved_are_sent_again_and_at_once() {
         end(&client, id(0, 0)).await.unwrap();
         let sent = [(0, vec![0, 1]), (1, vec![2, 3]), (2, vec![3])];
         assert_eq!(covers(&cluster), sent);
+        let state = cluster.0.lock().unwrap();
+        assert!(state.pushes.iter().all(|(_, push)| push.id == id(0, 0)));
         assert_eq!(clock.now(), Duration::ZERO);
     });
 }
@@ -203,7 +205,7 @@ fn only_the_server_that_was_silent_is_asked_again() {
 }
 
 #[test]
-fn a_gap_is_handed_back_with_the_lowest_push_that_lacks() {
+fn w3_a_gap_is_handed_back_with_the_lowest_push_that_lacks() {
     run(async {
         let (cluster, clock) = (Cluster::new(2, &[0, 1]), FakeClock::default());
         let client = join(&cluster, &clock).await;

@@ -60,7 +60,8 @@ pub struct ClusterConfig {
     pub workers: u32,
     /// How long to look for a server before giving up. 10s: longer than a server needs to start.
     pub connect_timeout: Span,
-    /// How long one request may take before it is tried again.
+    /// How long one request may take before it is tried again, 1s or more: the coordinator holds a
+    /// worker's question for a moment while there is nothing to do.
     pub request_timeout: Span,
     /// How long to wait for the expected servers and workers, and for a lost server to come back,
     /// before giving up.

@@ -193,6 +193,7 @@ impl From<Outcome> for v1::Outcome {
                 Outcome::Scored(tally) => Kind::Scored(tally.into()),
                 Outcome::Stored => Kind::Stored(Stored {}),
                 Outcome::Abandoned(why) => Kind::Abandoned(limits::text(why)),
+                Outcome::Unreadable(why) => Kind::Unreadable(limits::text(why)),
             }),
         }
     }
@@ -208,6 +209,7 @@ impl TryFrom<v1::Outcome> for Outcome {
             Kind::Scored(tally) => Self::Scored(tally.try_into()?),
             Kind::Stored(_) => Self::Stored,
             Kind::Abandoned(why) => Self::Abandoned(limits::text(why)),
+            Kind::Unreadable(why) => Self::Unreadable(limits::text(why)),
         })
     }
 }

@@ -353,6 +353,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         tally().prop_map(Outcome::Scored),
         Just(Outcome::Stored),
         ".{0,20}".prop_map(Outcome::Abandoned),
+        ".{0,20}".prop_map(Outcome::Unreadable),
     ]
 }
 

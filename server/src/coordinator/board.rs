@@ -42,6 +42,11 @@ impl Board {
         Some((index, self.splits[index as usize]))
     }
 
+    /// Whether somebody could take one.
+    pub(super) fn has_open(&self) -> bool {
+        self.open.first().is_some()
+    }
+
     /// Opens a split again whose lease ended, unless it has been counted.
     pub(super) fn reopen(&mut self, index: u32) {
         if !self.counted.contains(u64::from(index)) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass_common::format::{ManifestFile, PublishedState, number_of};
 use windlass_common::human::Every;
-use windlass_common::id::{CheckpointId, Lineage, ShardId};
+use windlass_common::id::{CheckpointId, Lineage, ShardId, SourceId};
 use windlass_common::interval_set::IntervalSet;
 use windlass_common::saving::{SaveOrder, Saved};
 
@@ -277,6 +277,12 @@ impl Checkpoints {
             (Some(newest), Some(older)) => newest.complete.intersection(&older.complete),
             _ => IntervalSet::default(),
         }
+    }
+
+    /// C7 `both`: whether both of the last two hold a source. Costs O(log ranges).
+    pub(super) fn is_held_by_both(&self, source: SourceId) -> bool {
+        let holds = |p: &PublishedState| p.complete.contains(source.0);
+        self.newest().is_some_and(holds) && self.older().is_some_and(holds)
     }
 
     fn note(&mut self, published: PublishedState) {

@@ -16,6 +16,7 @@ use windlass_proto::{ErrorKind, WireError};
 
 use super::admin::Publication;
 use super::catalog::Catalog;
+use super::held::{Held, asked};
 use super::record::Stamp;
 use super::role::Coordinator;
 use super::state_file::StateFile;
@@ -28,14 +29,16 @@ use crate::error::Error;
 pub struct CoordinatorHandle {
     // std Mutex: no question takes longer than one pass over a report, and none awaits.
     place: Mutex<Place>,
-    clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<dyn Clock>,
     durable: Option<Durable>,
     /// Rung when a checkpoint is ready to be published.
     ready: Notify,
 }
 
-struct Place {
-    coordinator: Coordinator,
+pub(super) struct Place {
+    pub(super) coordinator: Coordinator,
+    /// Those who wait for something to do.
+    pub(super) held: Held,
     stamp: Stamp,
     /// Rises with each change that must be written.
     version: u64,
@@ -104,6 +107,7 @@ impl CoordinatorHandle {
             place: Mutex::new(Place {
                 stamp: coordinator.stamp(),
                 coordinator,
+                held: Held::default(),
                 version: 1,
             }),
             clock,
@@ -112,7 +116,7 @@ impl CoordinatorHandle {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Place> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,9 +126,19 @@ impl CoordinatorHandle {
         &self,
         question: impl FnOnce(&mut Coordinator, Duration) -> T,
     ) -> Result<T, WireError> {
+        self.ask_at(|place, now| question(&mut place.coordinator, now))
+            .await
+    }
+
+    /// Asks as [`ask`](Self::ask) does, with a look at who is held.
+    pub(super) async fn ask_at<T>(
+        &self,
+        question: impl FnOnce(&mut Place, Duration) -> T,
+    ) -> Result<T, WireError> {
         let (answer, version) = {
             let place = &mut *self.lock();
-            let answer = question(&mut place.coordinator, self.clock.now());
+            let answer = question(place, self.clock.now());
+            place.held.ring(&place.coordinator);
             let stamp = place.coordinator.stamp();
             if stamp != place.stamp {
                 place.stamp = stamp;
@@ -258,11 +272,23 @@ impl Control for CoordinatorHandle {
             if gives_back {
                 failpoint::reached("lease-return-before");
             }
-            let answer = self
-                .ask(|coordinator, now| coordinator.next(next, now))
+            let (again, leaving) = (asked(next.job, next.worker), next.leaving);
+            let (job, worker) = (next.job, next.worker);
+            let ((mut answer, news), is_training) = self
+                .ask_at(|place, now| {
+                    // Who asks anew does not listen to an earlier answer.
+                    place.held.release(job, worker);
+                    let answer = place.next(next, now);
+                    (answer, place.coordinator.is_training(job, worker))
+                })
                 .await?;
             if gives_back {
                 failpoint::reached("lease-return-after");
+            }
+            // From here on what was given back is settled and durable, whatever becomes of the
+            // worker's connection. What a worker has not given back may be what it is to wait for.
+            if !leaving && !is_training {
+                answer = self.hold(again, news, answer).await?;
             }
             if let Ok((Task::Train(_), _)) = &answer {
                 failpoint::reached("lease-grant-after");

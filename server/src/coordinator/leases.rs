@@ -1,5 +1,6 @@
 //! Who holds what, and until when. Leases save work; they never decide what counts.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(super) struct Leases {
     live: BTreeMap<LeaseId, Lease>,
     by_end: BTreeSet<(Duration, LeaseId)>,
     training: usize,
+    /// Leases on training splits, by who has them.
+    trainers: BTreeMap<WorkerId, usize>,
     late: BTreeMap<LeaseId, Work>,
     late_order: VecDeque<LeaseId>,
 }
@@ -54,7 +57,10 @@ pub(super) struct Leases {
 impl Leases {
     /// Grants a lease.
     pub(super) fn grant(&mut self, id: LeaseId, worker: WorkerId, work: Work, until: Duration) {
-        self.training += usize::from(matches!(work, Work::Train(_)));
+        if let Work::Train(_) = work {
+            self.training += 1;
+            *self.trainers.entry(worker).or_default() += 1;
+        }
         self.by_end.insert((until, id));
         let lease = Lease {
             worker,
@@ -129,9 +135,22 @@ impl Leases {
         self.training
     }
 
+    /// Whether a worker has a training split that it has not given back.
+    pub(super) fn is_training(&self, worker: WorkerId) -> bool {
+        self.trainers.contains_key(&worker)
+    }
+
     fn end(&mut self, id: LeaseId) -> Option<Lease> {
         let lease = self.live.remove(&id)?;
-        self.training -= usize::from(matches!(lease.work, Work::Train(_)));
+        if let Work::Train(_) = lease.work {
+            self.training -= 1;
+            if let Entry::Occupied(mut count) = self.trainers.entry(lease.worker) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
         self.by_end.remove(&(lease.until, id));
         Some(lease)
     }

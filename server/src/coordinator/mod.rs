@@ -8,19 +8,23 @@
 //! Reading order: `cluster` (what all jobs share), `members`, `owners`; then a job: `open` and
 //! `sources` (what may be leased), `leases`, `board` (what is scored), `job`, `phase` (the way of a
 //! job from gathering to done), `task` (what a worker is to do next), `checkpoints` (those in the
-//! cluster's store), `storage` (those of a worker); `role` puts them together, `admin` is for people,
-//! `record` what outlives the process. Around it: `state_file`, `catalog` (the disk) and `handle`.
+//! cluster's store), `closed` (what they hold, and a shard has lost), `storage` (those of a worker);
+//! `role` puts them together, `admin` is for people, `record` what outlives the process. Around it:
+//! `state_file`, `catalog` (the disk), `news` and `held` (those who have to wait), and `handle`.
 
 mod admin;
 mod board;
 mod bounds;
 mod catalog;
 mod checkpoints;
+mod closed;
 mod cluster;
 mod handle;
+mod held;
 mod job;
 mod leases;
 mod members;
+mod news;
 mod open;
 mod order;
 mod owners;

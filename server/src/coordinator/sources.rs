@@ -192,6 +192,19 @@ impl Sources {
             && (self.limit == 0 || self.complete.ranges().first().is_some_and(whole))
     }
 
+    /// Whether a source can be leased.
+    pub(super) fn has_open(&self) -> bool {
+        self.unreported == 0 && self.open.first().is_some()
+    }
+
+    /// The first shard whose owner says that it lacks a wanted source.
+    pub(super) fn lacking(&self, source: SourceId) -> Option<ShardId> {
+        let lacks = |held: &Held| !held.complete.contains(source.0);
+        let mut held = (0u16..).zip(&self.held);
+        held.find(|(_, held)| held.as_ref().is_some_and(lacks))
+            .map(|(shard, _)| ShardId(shard))
+    }
+
     /// C4: leases the lowest wanted source that is neither complete nor leased.
     pub(super) fn take(&mut self) -> Pick {
         if self.unreported > 0 {

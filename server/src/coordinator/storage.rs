@@ -39,6 +39,13 @@ pub(super) struct Storing {
     abandoned: u32,
 }
 
+impl Storing {
+    /// Whether nobody is at it.
+    pub(super) fn is_free(&self) -> bool {
+        self.lease.is_none()
+    }
+}
+
 impl Job {
     /// Begins a storage task.
     pub(super) fn store(&mut self, kind: Kind) {

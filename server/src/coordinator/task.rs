@@ -16,13 +16,11 @@ use super::phase::Phase;
 use super::sources::Pick;
 use super::storage::Kind;
 
-/// When to ask again while owners are about to confirm what is finished.
-const RETRY_CONFIRM: Duration = Duration::from_millis(20);
-/// When to ask again while other workers are at it.
-const RETRY_OTHERS: Duration = Duration::from_millis(200);
-/// When to ask again while servers or workers are missing. Short: whoever waits longer than the
-/// last to come begins late, and on a small job the others would leave it nothing.
-const RETRY_MEMBERS: Duration = Duration::from_millis(50);
+/// How long a question for which there is no task is held at most. There is an answer at once when
+/// there is something to do (`held`), so this is only how often a worker is heard of and learns anew
+/// what it waits for: far below the least deadline of a request, 1 s, and the silence after which a
+/// worker has gone.
+const RETRY: Duration = Duration::from_millis(200);
 
 impl Job {
     /// Takes what a worker gives back and answers what is next.
@@ -48,10 +46,10 @@ impl Job {
             self.workers.forget(next.worker);
             self.require_creator();
             self.advance(cluster);
-            return Ok((
-                wait("left the job".into(), RETRY_MEMBERS, false),
-                self.progress(cluster),
-            ));
+            if let Phase::Failed(error) = &self.phase {
+                return Err(error.clone());
+            }
+            return Ok((wait("left the job".into(), false), self.progress(cluster)));
         }
         self.advance(cluster);
         let task = self.task(next.worker, cluster, now)?;
@@ -107,8 +105,13 @@ impl Job {
             // Too late for anything but metrics.
             _ if !returned.in_time => {}
             (Work::Train(source), Outcome::Abandoned(_)) => self.sources.rest(source),
+            (Work::Train(source), Outcome::Unreadable(why)) => {
+                self.unreadable(source, &why, cluster);
+            }
             (Work::Storage, Outcome::Stored) => self.stored(cluster),
-            (Work::Storage, Outcome::Abandoned(why)) => self.storage_abandoned(&why),
+            (Work::Storage, Outcome::Abandoned(why) | Outcome::Unreadable(why)) => {
+                self.storage_abandoned(&why);
+            }
             (work, _) => self.lapse(work, cluster),
         }
     }
@@ -124,7 +127,7 @@ impl Job {
             Phase::Done => return Ok(Task::Done(self.history.clone())),
             Phase::Gathering { .. } => {
                 let reason = self.gathering_reason(cluster, now);
-                return Ok(wait(reason, RETRY_MEMBERS, true));
+                return Ok(wait(reason, true));
             }
             // The rows are about to be replaced: what they lack is of no interest.
             Phase::Storing(s) if matches!(s.kind, Kind::RestoreFirst | Kind::RestoreBest) => {
@@ -149,24 +152,24 @@ impl Job {
             Pick::Source(source, start) => self.train(worker, source, start, cluster, now),
             Pick::Unreported(shard) => {
                 let reason = self.unreported_reason(shard, cluster);
-                self.wait_for_servers(reason, RETRY_MEMBERS, cluster, now)
+                self.wait_for_servers(reason, cluster, now)
             }
             Pick::Leased(count) => self.wait_for_others(count, cluster, now),
             Pick::Finished(count) => {
                 let reason = format!("waiting until the servers confirm {}", splits(count));
-                self.wait_for_servers(reason, RETRY_CONFIRM, cluster, now)
+                self.wait_for_servers(reason, cluster, now)
             }
             Pick::Resting(count) => {
                 let count = splits(count);
                 let reason = format!("waiting until the servers tell what they hold of {count}");
-                self.wait_for_servers(reason, RETRY_CONFIRM, cluster, now)
+                self.wait_for_servers(reason, cluster, now)
             }
             Pick::Complete => match &self.phase {
                 Phase::Storing(_) => self.storage(worker, cluster, now),
                 Phase::Training => self.wait_for_others(self.leases.training(), cluster, now),
                 Phase::Pinning | Phase::Closing => {
                     let reason = self.saving_reason();
-                    self.wait_for_servers(reason, RETRY_OTHERS, cluster, now)
+                    self.wait_for_servers(reason, cluster, now)
                 }
                 _ => self.score(worker, cluster, now),
             },
@@ -182,6 +185,7 @@ impl Job {
         now: Duration,
     ) -> Task {
         failpoint::reached("lease-grant-before");
+        self.tell_if_closed(source);
         let (epoch, index) = self.orders.split_of(source);
         let lease = cluster.lease();
         let until = now + cluster.ttl;
@@ -202,7 +206,7 @@ impl Job {
     /// that itself, so nothing has to be fenced.
     fn score(&mut self, worker: WorkerId, cluster: &mut Cluster, now: Duration) -> Task {
         let (Phase::Validating(board) | Phase::Testing(board)) = &mut self.phase else {
-            return wait("waiting for the job to go on".into(), RETRY_OTHERS, false);
+            return wait("waiting for the job to go on".into(), false);
         };
         let left = board.left().max(self.leases.training());
         let Some((index, split)) = board.take() else {
@@ -230,25 +234,19 @@ impl Job {
             Phase::Storing(storing) => self.storing_reason(storing.kind),
             _ => "waiting for the job to go on".into(),
         };
-        wait(reason, RETRY_OTHERS, false)
+        wait(reason, false)
     }
 
     fn wait_for_others(&self, count: usize, cluster: &Cluster, now: Duration) -> Task {
         let reason = format!("waiting for {} that other workers hold", splits(count));
-        self.wait_for_servers(reason, RETRY_OTHERS, cluster, now)
+        self.wait_for_servers(reason, cluster, now)
     }
 
     /// Lets a worker wait for what needs the owners; one that is silent is the reason, and missing.
-    fn wait_for_servers(
-        &self,
-        reason: String,
-        retry: Duration,
-        cluster: &Cluster,
-        now: Duration,
-    ) -> Task {
+    fn wait_for_servers(&self, reason: String, cluster: &Cluster, now: Duration) -> Task {
         match self.silence(cluster, now) {
-            Some(silence) => wait(silence, retry, true),
-            None => wait(reason, retry, false),
+            Some(silence) => wait(silence, true),
+            None => wait(reason, false),
         }
     }
 
@@ -305,10 +303,10 @@ impl Job {
     }
 }
 
-fn wait(reason: String, retry: Duration, missing: bool) -> Task {
+fn wait(reason: String, missing: bool) -> Task {
     Task::Wait {
         reason,
-        retry,
+        retry: RETRY,
         missing,
     }
 }

@@ -147,7 +147,7 @@ mod tests {
         let mut sketch = sketch(3, 1 << 16);
         let keys = 3 << 13;
         let early = (0..keys).filter(|&key| sketch.see(Key(key))).count();
-        assert!(early < keys as usize * 38 / 1000, "{early} of {keys}");
+        assert!(early as u64 * 1000 < keys * 38, "{early} of {keys}");
         assert_eq!(sketch.sighted, sketch.most_sighted());
     }
 

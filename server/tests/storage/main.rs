@@ -5,4 +5,5 @@
 mod damage;
 mod disk;
 mod life;
+mod saving;
 mod trouble;

@@ -46,7 +46,9 @@ impl Control for Watched<dyn Control> {
 
     fn next(&self, next: Next) -> Answered<'_, (Task, Progress)> {
         let asked = match &next.done {
-            Some((lease, Outcome::Abandoned(why))) => format!("gave up {lease}: {why}; "),
+            Some((lease, Outcome::Abandoned(why) | Outcome::Unreadable(why))) => {
+                format!("gave up {lease}: {why}; ")
+            }
             Some((lease, _)) => format!("gave back {lease}; "),
             None => String::new(),
         };

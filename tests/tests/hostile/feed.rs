@@ -67,6 +67,22 @@ pub(crate) fn feed(target: &Target, seed: u64, time: Duration) {
     println!("{name}: {tried} inputs");
 }
 
+/// Feeds one input.
+///
+/// # Panics
+/// When it panics or takes too much memory.
+pub(crate) fn must_survive(target: &Target, input: &[u8]) {
+    let _turn = TURN.lock().unwrap_or_else(|broken| broken.into_inner());
+    if let Err(why) = survives(target, input) {
+        let start = &input[..input.len().min(32)];
+        panic!(
+            "{}: {} bytes, {start:02x?}..: {why}",
+            target.name,
+            input.len()
+        );
+    }
+}
+
 /// Reads an input; an error if it panics or takes too much memory.
 fn survives(target: &Target, input: &[u8]) -> Result<(), String> {
     let before = MEMORY.current_usage();

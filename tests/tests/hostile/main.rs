@@ -16,6 +16,7 @@ mod formats;
 mod mutate;
 mod readers;
 mod wire;
+mod worst;
 
 use std::time::Duration;
 
@@ -37,6 +38,11 @@ fn no_input_panics_or_takes_more_memory_than_it_may() {
     for target in targets() {
         feed(&target, 1, SHORT);
     }
+}
+
+#[test]
+fn no_message_is_made_to_take_more_memory_than_it_may() {
+    worst::feed_the_worst();
 }
 
 #[test]

@@ -23,8 +23,11 @@ use windlass_common::saving::Saved;
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::{ShardCount, ShardedKeys};
 use windlass_common::split::InputFile;
+use windlass_common::status::ClusterStatus;
 use windlass_common::tally::{Metric, Tally};
 use windlass_proto::chunks::{Assembly, cut};
+use windlass_proto::codec::decode;
+use windlass_proto::memory::Shaped;
 use windlass_proto::v1::exchange_request::Ask;
 use windlass_proto::v1::{exchange_response, install_request};
 use windlass_proto::{Limits, v1};
@@ -94,18 +97,23 @@ pub(crate) fn targets() -> Vec<Target> {
             taken::<v1::NextResponse, (Task, Progress)>,
             vec![v1::NextResponse::from((wait(), Progress::default())).encode_to_vec()],
         ),
+        target(
+            "status",
+            taken::<v1::StatusResponse, ClusterStatus>,
+            vec![v1::StatusResponse::from(ClusterStatus::default()).encode_to_vec()],
+        ),
         target("install", install, vec![installation()]),
     ]
 }
 
-fn decoded<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
-    M::decode(bytes).map_err(|error| error.to_string())
+fn decoded<M: Message + Default + Shaped>(bytes: &[u8]) -> Result<M, String> {
+    decode(bytes).map_err(|error| error.to_string())
 }
 
 /// Takes a message as a service or a client does.
 fn taken<M, T>(bytes: &[u8]) -> Result<(), String>
 where
-    M: Message + Default,
+    M: Message + Default + Shaped,
     T: TryFrom<M>,
     T::Error: std::fmt::Display,
 {
@@ -137,8 +145,10 @@ fn exchange_response(bytes: &[u8]) -> Result<(), String> {
 fn install(mut bytes: &[u8]) -> Result<(), String> {
     let mut assembly: Option<Assembly> = None;
     while !bytes.is_empty() {
-        let message = v1::InstallRequest::decode_length_delimited(&mut bytes);
-        let message = message.map_err(|error| error.to_string())?;
+        let length = prost::decode_length_delimiter(&mut bytes);
+        let length = length.map_err(|error| error.to_string())?;
+        let message = bytes.split_off(..length).ok_or("cut short")?;
+        let message = decoded::<v1::InstallRequest>(message)?;
         match (message.part, &mut assembly) {
             (Some(install_request::Part::Chunk(chunk)), Some(assembly)) => {
                 assembly.add(&chunk).map_err(|error| error.to_string())?;

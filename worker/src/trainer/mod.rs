@@ -132,9 +132,15 @@ impl Trainer {
                     }
                 }
                 Err((lease, error)) => {
-                    let abandoned = |lease| (lease, Outcome::Abandoned(error.to_string()));
-                    self.leave(lease.map(abandoned)).await;
-                    return Err(error);
+                    if !error.is_of_input() {
+                        let abandoned = |lease| (lease, Outcome::Abandoned(error.to_string()));
+                        self.leave(lease.map(abandoned)).await;
+                        return Err(error);
+                    }
+                    // C8: where that ends the job, the refusal says why, and what was needed.
+                    let unreadable = |lease| (lease, Outcome::Unreadable(error.to_string()));
+                    let refused = self.leave(lease.map(unreadable)).await;
+                    return Err(refused.unwrap_or(error));
                 }
             }
         }
@@ -223,12 +229,16 @@ impl Trainer {
         }
     }
 
-    /// Says good-bye. The servers find out by themselves if they do not hear it.
-    async fn leave(&self, done: Option<(LeaseId, Outcome)>) {
+    /// Says good-bye, and returns the refusal if the job has failed. The servers find out by
+    /// themselves if they do not hear it.
+    async fn leave(&self, done: Option<(LeaseId, Outcome)>) -> Option<Error> {
         tokio::select! {
             biased;
-            _ = self.client.next(done, true) => {}
-            () = self.clock.sleep(GRACE) => {}
+            answer = self.client.next(done, true) => match answer {
+                Err(refused @ windlass_client::Error::Refused { .. }) => Some(refused.into()),
+                _ => None,
+            },
+            () = self.clock.sleep(GRACE) => None,
         }
     }
 
@@ -284,3 +294,6 @@ enum Worked {
     /// There is nothing more to do.
     Done(History),
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,12 +71,15 @@ impl ClusterConfig {
         require(self.workers >= 1, "cluster.workers", || "must be 1 or more")?;
         for (key, span) in [
             ("cluster.connect_timeout", self.connect_timeout),
-            ("cluster.request_timeout", self.request_timeout),
             ("cluster.patience", self.patience),
         ] {
             require(span > Span::default(), key, || "must be above 0")?;
         }
-        Ok(())
+        require(
+            self.request_timeout >= Span::from_secs(1),
+            "cluster.request_timeout",
+            || "must be 1s or more",
+        )
     }
 }
 
@@ -175,6 +178,10 @@ mod tests {
         check_section(
             "[cluster]\npatience = \"0s\"",
             "cluster.patience: must be above 0",
+        );
+        check_section(
+            "[cluster]\nrequest_timeout = \"999ms\"",
+            "cluster.request_timeout: must be 1s or more",
         );
     }
 

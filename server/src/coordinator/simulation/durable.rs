@@ -3,6 +3,7 @@
 use windlass_common::format::Stage;
 use windlass_common::id::{CheckpointId, SourceId};
 use windlass_common::interval_set::IntervalSet;
+use windlass_proto::ErrorKind;
 
 use super::world::{Setup, World};
 
@@ -170,4 +171,61 @@ fn check_closed_or_best(world: &World, epochs: u32, seed: u64) {
     };
     let whole: Vec<CheckpointId> = manifests.values().filter(holds).map(|m| m.number).collect();
     assert!(whole.len() >= 2, "seed {seed}: {whole:?}");
+}
+
+/// A job of one worker and two servers, of which one has lost its shards, the store's files too.
+fn lost_after_closing(seed: u64) -> World {
+    let mut world = World::durable(Setup::new(2, 1, 4), 2, 1, seed);
+    world.turn_until("the first source is closed", |w| {
+        let manifests = &w.store.as_ref().unwrap().manifests;
+        let newest = manifests.values().rev().take(2);
+        newest.filter(|m| m.complete.contains(0)).count() == 2
+    });
+    world.store.as_mut().unwrap().lose_files();
+    world.restart_server(1);
+    world
+}
+
+#[test]
+fn c8_a_closed_source_that_is_lost_is_learnt_again_while_somebody_can_read_it() {
+    let mut world = lost_after_closing(8);
+    world.workers[0].blind = true;
+    world.add_worker();
+    world.workers.swap(0, 1);
+    let history = world.run();
+    assert!(
+        matches!(&world.workers[1].end, Some(Err(error)) if error.message == "left without an end")
+    );
+    world.check_exact(&history);
+}
+
+#[test]
+fn c8_a_closed_source_that_nobody_can_read_again_stops_the_job_and_is_named() {
+    let mut world = lost_after_closing(9);
+    world.leave(0);
+    world.add_worker();
+    world.workers[0].blind = true;
+    world.turn_until("the end", |w| w.workers[0].end.is_some());
+    let error = world.workers[0].end.clone().unwrap().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Mismatch);
+    assert_eq!(
+        error.message,
+        "job `flights`: shard 2 on server http://server-1 has lost source 0, which two \
+         checkpoints held, and nobody can read its input again: train: no such file; put the \
+         input back, or begin anew with --fresh"
+    );
+    // Everybody else is told the same.
+    let job = world.workers[0].job.unwrap();
+    assert!(world.coordinator.map(job, world.now).is_err());
+}
+
+#[test]
+fn an_input_that_one_worker_cannot_read_stops_no_job_that_has_lost_nothing() {
+    let mut world = World::durable(Setup::new(2, 1, 2), 2, 1, 10);
+    world.workers[0].blind = true;
+    world.turn_until("it has left", |w| w.workers[0].end.is_some());
+    world.workers.clear();
+    world.add_worker();
+    let history = world.run();
+    world.check_exact(&history);
 }

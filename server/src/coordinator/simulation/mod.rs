@@ -7,6 +7,7 @@ mod lives;
 mod refusals;
 mod server;
 mod store;
+mod waiting;
 mod worker;
 mod world;
 

@@ -44,6 +44,11 @@ impl Store {
         }
     }
 
+    /// All files are lost; the manifests are still there.
+    pub(super) fn lose_files(&mut self) {
+        self.files.clear();
+    }
+
     pub(super) fn publish(&mut self, manifest: Manifest) {
         self.manifests.insert(manifest.number, manifest);
     }

@@ -46,6 +46,8 @@ pub(super) struct Worker {
     /// Whether it gives each outcome back twice.
     pub(super) stutters: bool,
     pub(super) fresh: bool,
+    /// Whether it cannot read the input; it leaves over it.
+    pub(super) blind: bool,
     pub(super) doing: Doing,
     pub(super) done: Option<(LeaseId, Outcome)>,
 }
@@ -75,6 +77,10 @@ impl World {
         }
         let (lease, outcome) = match doing {
             Doing::Nothing => return self.ask(w, job),
+            Doing::Training(lease, ..) if self.workers[w].blind => (
+                lease.lease,
+                Outcome::Unreadable("train: no such file".into()),
+            ),
             Doing::Training(lease, next, tally) => {
                 let id = lease.lease;
                 match self.train(&lease, job, next, tally) {
@@ -152,9 +158,10 @@ impl World {
         let next = Next {
             job,
             worker: worker.id,
+            leaving: matches!(worker.done, Some((_, Outcome::Unreadable(_)))),
             done: worker.done.take(),
-            leaving: false,
         };
+        let leaving = next.leaving;
         if worker.stutters && next.done.is_some() {
             let again = next.clone();
             let answer = self.coordinator.next(again, self.now);
@@ -165,6 +172,10 @@ impl World {
         self.write_down();
         let worker = &mut self.workers[w];
         match answer {
+            Ok(_) if leaving => {
+                let why = "left without an end";
+                worker.end = Some(Err(WireError::new(ErrorKind::Unavailable, why)));
+            }
             Ok((task, _)) => match task {
                 Task::Train(lease) => {
                     let start = lease.start;

@@ -231,6 +231,7 @@ impl World {
             missing: false,
             stutters: false,
             fresh: false,
+            blind: false,
             doing: Doing::Nothing,
             done: None,
         });

@@ -11,7 +11,9 @@ use super::*;
 const DIM: usize = 2;
 
 /// Rows of [`budget`].
-const ROWS: usize = LEAST_ROWS as usize;
+const ROWS: usize = 128;
+
+const _: () = assert!(ROWS as u64 == LEAST_ROWS, "the smallest budget");
 
 fn one_shard() -> ShardCount {
     ShardCount::new(1).unwrap()
