@@ -107,7 +107,8 @@ impl Eviction {
         if rows.is_some_and(|rows| rows < LEAST_ROWS) {
             let sketch = admission.map_or(0, |a| a.sketch_of_shard(shards));
             let row = 4 * floats as u64 + INDEX_BYTES + 1;
-            let least = (LEAST_ROWS * row + sketch) * shards.len() as u64;
+            let least = (LEAST_ROWS * row).saturating_add(sketch);
+            let least = least.saturating_mul(shards.len() as u64);
             let rule = format!(
                 "must have room for {LEAST_ROWS} rows in each of {} shards, that is {least} bytes",
                 shards.len()
@@ -158,6 +159,16 @@ mod tests {
         assert_eq!(field, "max_bytes");
         let least = rule.split_whitespace().rev().nth(1).unwrap();
         assert_eq!(budget(least.parse().unwrap()), Ok(()));
+        // Whatever numbers come in a file.
+        let huge = Admission {
+            sketch_bytes: u64::MAX,
+            ..ADMISSION
+        };
+        let small = Eviction {
+            ttl: None,
+            max_bytes: Some(1),
+        };
+        assert!(small.validate(1 << 20, Some(huge), shards(4096)).is_err());
     }
 
     #[test]

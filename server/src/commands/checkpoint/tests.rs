@@ -123,8 +123,8 @@ fn checkpoints_are_listed_in_an_aligned_table() {
         "\
 job      number  age  epoch  sources  rows  bytes  kind   state
 flights       3    -      -        -     -      -  -      no manifest: under way, or given up
-flights       2   2h      3        0     0    208  delta  files there
-flights       1   2h      3        0     0    194  full   files there, pinned
+flights       2   2h      3        0     0    240  delta  files there
+flights       1   2h      3        0     0    226  full   files there, pinned
 "
     );
     let one = listed(&objects, &of("flights", Some(1)));
@@ -141,8 +141,8 @@ fn what_is_damaged_is_named_and_counted() {
         verified(&objects, &Selection::default()),
         (
             0,
-            "a/checkpoint-000001: whole, 1 files, 194 bytes\n\
-             b/checkpoint-000001: whole, 1 files, 194 bytes\n"
+            "a/checkpoint-000001: whole, 1 files, 226 bytes\n\
+             b/checkpoint-000001: whole, 1 files, 226 bytes\n"
                 .into()
         )
     );

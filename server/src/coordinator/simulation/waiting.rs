@@ -22,6 +22,7 @@ use crate::coordinator::{Coordinator, CoordinatorHandle, Settings};
 
 const A: WorkerId = WorkerId(1);
 const B: WorkerId = WorkerId(2);
+const C: WorkerId = WorkerId(3);
 
 const STILL: Still = Still { sleeps_end: false };
 
@@ -229,16 +230,28 @@ fn a_worker_that_waits_is_answered_when_the_others_have_come() {
 
 #[test]
 fn what_is_of_no_use_to_those_who_wait_does_not_wake_them() {
-    let cluster = Cluster::new(2, 1, &[A, B], STILL);
-    let (first, second) = (cluster.asks(A).lease(), cluster.asks(A).lease());
+    let cluster = Cluster::new(2, 1, &[A, B, C], STILL);
+    let (first, second) = (cluster.asks(A).lease(), cluster.asks(C).lease());
     let mut waits = cluster.asks(B);
     assert!(waits.is_held());
     cluster.report(0);
     assert!(now(cluster.handle.renew(cluster.job, A, first)).unwrap().0);
-    let mut back = cluster.gives_back(A, second, trained(1.0));
+    let mut back = cluster.gives_back(C, second, trained(1.0));
     assert!(back.is_held());
     cluster.report(0);
     assert_eq!((waits.wakes(), back.wakes()), (0, 0));
+}
+
+/// Its last split's acknowledgements may still be on their way: it will have that to give back.
+#[test]
+fn a_worker_that_has_not_given_all_back_is_not_held() {
+    let cluster = Cluster::new(1, 1, &[A, B], STILL);
+    let lease = cluster.asks(A).lease();
+    let Some((Task::Wait { retry, .. }, _)) = cluster.asks(A).poll() else {
+        panic!("there is nothing to do");
+    };
+    assert!(retry > Duration::ZERO);
+    assert!(cluster.gives_back(A, lease, trained(1.0)).is_held());
 }
 
 #[test]
@@ -274,8 +287,8 @@ fn what_is_given_back_counts_once_though_the_answer_is_lost_while_it_is_held() {
 
 #[test]
 fn a_worker_that_has_left_is_not_taken_back_by_its_question_that_was_held() {
-    let cluster = Cluster::new(2, 1, &[A, B], STILL);
-    let (first, second) = (cluster.asks(A).lease(), cluster.asks(A).lease());
+    let cluster = Cluster::new(2, 1, &[A, B, C], STILL);
+    let (first, second) = (cluster.asks(A).lease(), cluster.asks(C).lease());
     let mut held = cluster.asks(B);
     assert!(held.is_held());
     assert!(cluster.leaves(B).poll().is_some());
@@ -284,7 +297,7 @@ fn a_worker_that_has_left_is_not_taken_back_by_its_question_that_was_held() {
     cluster.report(0);
     let (task, progress) = last.poll().expect("it is open again");
     assert!(matches!(task, Task::Train(lease) if lease.lease != second));
-    assert_eq!(progress.workers, 1);
+    assert_eq!(progress.workers, 2);
     assert!(held.is_held(), "nobody rings for it");
 }
 
