@@ -29,15 +29,20 @@ pub struct Settings {
     pub buffer_bytes: u64,
     /// How long to wait before a group is written again that the disk refused.
     pub retry: Duration,
+    /// The shortest time from the beginning of a group's write to the next one's.
+    pub interval: Duration,
 }
 
 impl Default for Settings {
     /// 64 MiB each: four groups of the largest size. A second: soon enough for whoever frees space.
+    /// 4 ms: little to a worker that has several pushes open, and a disk that takes longer than that
+    /// for a sync, as most do, is never waited for.
     fn default() -> Self {
         Self {
             segment_bytes: 64 << 20,
             buffer_bytes: 64 << 20,
             retry: Duration::from_secs(1),
+            interval: Duration::from_millis(4),
         }
     }
 }
