@@ -99,6 +99,7 @@ impl FakeServer {
                 })
                 .collect(),
             saved: Vec::new(),
+            tables: Vec::new(),
         });
         self.assigned = jobs.collect();
     }

@@ -9,6 +9,7 @@ use crate::id::{
 };
 use crate::interval_set::IntervalSet;
 pub use crate::recipe::Recipe;
+use crate::residency::Occupancy;
 use crate::saving::{SaveOrder, Saved};
 use crate::schema::JobSchema;
 use crate::split::{InputFile, Split};
@@ -253,6 +254,8 @@ pub struct Progress {
     pub workers: u32,
     /// Rows that each server holds of this job, by address, as of its last report.
     pub rows: BTreeMap<String, u64>,
+    /// How full each table is, by name, as of the servers' last reports.
+    pub tables: BTreeMap<String, Occupancy>,
     /// Metrics of epochs that have ended, oldest first.
     pub history: Vec<EpochMetrics>,
 }
@@ -298,6 +301,8 @@ pub struct JobReport {
     pub shards: Vec<ShardReport>,
     /// What was saved for the checkpoint that is ordered.
     pub saved: Vec<Saved>,
+    /// How full the tables are here, in the schema's order.
+    pub tables: Vec<Occupancy>,
 }
 
 /// The owner's word about one shard (rule I2).

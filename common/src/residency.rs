@@ -119,6 +119,36 @@ impl Eviction {
     }
 }
 
+/// How full a table is, and how it came to that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Occupancy {
+    /// Rows that there are.
+    pub rows: u64,
+    /// Memory of rows, index and sketch.
+    pub bytes: u64,
+    /// Gradients that were dropped, since their keys had not been seen often enough.
+    pub refused: u64,
+    /// Rows that went.
+    pub evicted: u64,
+}
+
+impl Occupancy {
+    /// Keys that were given a row, those that came back again too.
+    #[must_use]
+    pub fn admitted(&self) -> u64 {
+        self.rows.saturating_add(self.evicted)
+    }
+
+    /// Adds what another server, or another shard, holds of the table.
+    pub fn add(&mut self, other: Self) {
+        let sum = |mine: &mut u64, theirs: u64| *mine = mine.saturating_add(theirs);
+        sum(&mut self.rows, other.rows);
+        sum(&mut self.bytes, other.bytes);
+        sum(&mut self.refused, other.refused);
+        sum(&mut self.evicted, other.evicted);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

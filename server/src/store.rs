@@ -7,6 +7,7 @@ use tracing::info;
 use windlass_common::coordination::{Assignment, Health, JobReport};
 use windlass_common::format::{Mark, ShardImage};
 use windlass_common::id::{Incarnation, JobId, Lineage, ShardId};
+use windlass_common::residency::Occupancy;
 use windlass_common::runtime::Pool;
 use windlass_common::saving::{SaveOrder, Saved};
 use windlass_common::schema::JobSchema;
@@ -327,13 +328,21 @@ impl Job {
     }
 
     fn report(&self) -> JobReport {
+        let mut tables = vec![Occupancy::default(); self.schema.tables.len()];
+        let mut report = |owned: &Owned| {
+            let shard = owned.shard.lock().ok()?;
+            for (sum, table) in tables.iter_mut().zip(&shard.tables) {
+                sum.add(table.occupancy());
+            }
+            Some(shard.report(owned.incarnation))
+        };
         let owned = self.shards.iter().flatten();
+        let shards = owned.filter_map(&mut report).collect();
         JobReport {
             job: self.id,
-            shards: owned
-                .filter_map(|o| Some(o.shard.lock().ok()?.report(o.incarnation)))
-                .collect(),
+            shards,
             saved: Vec::new(),
+            tables,
         }
     }
 

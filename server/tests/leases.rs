@@ -153,6 +153,7 @@ fn told(assigned: Assigned) -> JobReport {
         job: assignment.job,
         shards: assignment.shards.iter().map(shard).collect(),
         saved: Vec::new(),
+        tables: Vec::new(),
     }
 }
 

@@ -172,4 +172,9 @@ fn kills_of_servers_that_log_change_no_bit_of_rows_that_come_and_go() {
         refused, evicted, ..
     } = turnover(&place);
     assert!(refused > 1000 && evicted > 1000, "{refused} {evicted}");
+    // The report tells the same of the kept model, over both servers.
+    let table = &there.0["tables"]["linear"];
+    assert!(table["bytes"].as_u64() <= Some(64 << 10), "{table}");
+    let number = |name: &str| table[name].as_u64().unwrap();
+    assert_eq!(number("admitted"), number("rows") + number("evicted"));
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use windlass_common::config::TrainConfig;
 use windlass_common::coordination::History;
+use windlass_common::residency::Occupancy;
 
 use crate::counted::Counted;
 use crate::error::Error;
@@ -42,6 +43,8 @@ pub struct Report {
     pub rows: u64,
     /// Rows a server holds, by address.
     pub rows_by_server: BTreeMap<String, u64>,
+    /// How full each table is, over all servers.
+    pub tables: BTreeMap<String, Table>,
     /// Occurrences of all keys, over all servers; only of a job that counts. An integer of any size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u128>,
@@ -73,6 +76,16 @@ pub struct Epoch {
     pub validation: BTreeMap<String, f64>,
 }
 
+/// How full a table is, and how it came to that.
+#[derive(Debug, Serialize)]
+pub struct Table {
+    /// What servers tell.
+    #[serde(flatten)]
+    pub occupancy: Occupancy,
+    /// Keys that were given a row, those that came back again too.
+    pub admitted: u64,
+}
+
 /// Batches by what became of them.
 #[derive(Debug, Serialize)]
 pub struct Pushes {
@@ -89,6 +102,15 @@ pub struct Quantiles {
     pub p50: Option<u64>,
     /// 99 % is at most this.
     pub p99: Option<u64>,
+}
+
+impl Table {
+    fn of(occupancy: Occupancy) -> Self {
+        Self {
+            admitted: occupancy.admitted(),
+            occupancy,
+        }
+    }
 }
 
 impl Report {
@@ -137,6 +159,9 @@ impl Report {
             },
             rows: state.progress.rows.values().sum(),
             rows_by_server: state.progress.rows.clone(),
+            tables: (state.progress.tables.iter())
+                .map(|(name, &table)| (name.clone(), Table::of(table)))
+                .collect(),
             total: counted.map(|counted| counted.total),
             peak_rss_bytes: peak_rss_bytes(),
             config: config.clone(),

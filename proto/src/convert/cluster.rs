@@ -10,6 +10,8 @@ use windlass_common::id::{
     SourceId,
 };
 use windlass_common::interval_set::IntervalSet;
+use windlass_common::residency::Occupancy;
+use windlass_common::schema::MAX_TABLES;
 
 use super::required;
 use crate::error::WireError;
@@ -122,6 +124,29 @@ impl From<JobReport> for v1::JobReport {
             job: report.job.0,
             shards: report.shards.into_iter().map(Into::into).collect(),
             saved: report.saved.into_iter().map(Into::into).collect(),
+            tables: report.tables.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Occupancy> for v1::Occupancy {
+    fn from(table: Occupancy) -> Self {
+        Self {
+            rows: table.rows,
+            bytes: table.bytes,
+            refused: table.refused,
+            evicted: table.evicted,
+        }
+    }
+}
+
+impl From<v1::Occupancy> for Occupancy {
+    fn from(message: v1::Occupancy) -> Self {
+        Self {
+            rows: message.rows,
+            bytes: message.bytes,
+            refused: message.refused,
+            evicted: message.evicted,
         }
     }
 }
@@ -132,6 +157,7 @@ impl TryFrom<v1::JobReport> for JobReport {
     fn try_from(message: v1::JobReport) -> Result<Self, WireError> {
         at_most("jobs.shards", message.shards.len(), limits::SHARDS)?;
         at_most("jobs.saved", message.saved.len(), limits::SHARDS)?;
+        at_most("jobs.tables", message.tables.len(), MAX_TABLES)?;
         Ok(Self {
             job: JobId(message.job),
             shards: message
@@ -144,6 +170,7 @@ impl TryFrom<v1::JobReport> for JobReport {
                 .into_iter()
                 .map(TryInto::try_into)
                 .collect::<Result<_, _>>()?,
+            tables: message.tables.into_iter().map(Into::into).collect(),
         })
     }
 }

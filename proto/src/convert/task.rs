@@ -7,6 +7,8 @@ use windlass_common::coordination::{
     HeldOut, Outcome, Progress, ScoreLease, StorageLease, Task, TrainLease,
 };
 use windlass_common::id::{Epoch, LeaseId, Lineage};
+use windlass_common::residency::Occupancy;
+use windlass_common::schema::MAX_TABLES;
 use windlass_common::split::Split;
 use windlass_common::tally::{self, Tally};
 
@@ -311,6 +313,9 @@ impl From<Progress> for v1::Progress {
             workers: progress.workers,
             history: progress.history.into_iter().map(Into::into).collect(),
             rows: progress.rows.into_iter().collect(),
+            tables: (progress.tables.into_iter())
+                .map(|(name, table)| (name, table.into()))
+                .collect(),
         }
     }
 }
@@ -327,8 +332,20 @@ impl TryFrom<v1::Progress> for Progress {
             workers: message.workers,
             history: history::epochs("progress.history", message.history)?,
             rows: rows_by_server(message.rows)?,
+            tables: tables(message.tables)?,
         })
     }
+}
+
+/// Takes how full the tables are.
+fn tables(
+    tables: BTreeMap<String, v1::Occupancy>,
+) -> Result<BTreeMap<String, Occupancy>, WireError> {
+    at_most("progress.tables", tables.len(), MAX_TABLES)?;
+    tables
+        .into_iter()
+        .map(|(name, table)| Ok((limits::name("progress.tables", name)?, table.into())))
+        .collect()
 }
 
 /// Takes the rows that each server holds.

@@ -21,7 +21,7 @@ use windlass_common::init::Init;
 use windlass_common::interval_set::IntervalSet;
 use windlass_common::key::Key;
 use windlass_common::optimizer::{Adagrad, Adam, Ftrl, Momentum, OptimizerSpec, Sgd};
-use windlass_common::residency::{Admission, Eviction};
+use windlass_common::residency::{Admission, Eviction, Occupancy};
 use windlass_common::saving::{SaveOrder, Saved};
 use windlass_common::schema::{JobSchema, TableSchema};
 use windlass_common::shard::{ShardCount, ShardedKeys};
@@ -358,11 +358,19 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 prop_compose! {
+    fn occupancy()(n: [u64; 4]) -> Occupancy {
+        let [rows, bytes, refused, evicted] = n;
+        Occupancy { rows, bytes, refused, evicted }
+    }
+}
+
+prop_compose! {
     fn progress()(
         n: [u32; 5], history in vec(epoch(), 0..3), rows in btree_map("[a-z:]{1,9}", any::<u64>(), 0..4),
+        tables in btree_map("[a-z]{1,9}", occupancy(), 0..3),
     ) -> Progress {
         let [epoch, epochs, done, splits, workers] = n;
-        Progress { epoch: Epoch(epoch), epochs, done, splits, workers, rows, history }
+        Progress { epoch: Epoch(epoch), epochs, done, splits, workers, rows, tables, history }
     }
 }
 
@@ -409,9 +417,9 @@ prop_compose! {
 prop_compose! {
     fn report()(
         address in ".{0,20}", n: [u64; 3], health in health(),
-        jobs in vec((any::<u64>(), vec(shard_report(), 0..3), vec(saved(), 0..3)), 0..3),
+        jobs in vec((any::<u64>(), vec(shard_report(), 0..3), vec(saved(), 0..3), vec(occupancy(), 0..3)), 0..3),
     ) -> Report {
-        let job = |(job, shards, saved)| JobReport { job: JobId(job), shards, saved };
+        let job = |(job, shards, saved, tables)| JobReport { job: JobId(job), shards, saved, tables };
         Report {
             address, boot: Boot(n[0]), number: n[1], seen: MapEpoch(n[2]), health,
             jobs: jobs.into_iter().map(job).collect(),

@@ -7,7 +7,8 @@ use windlass_common::status::{ClusterStatus, JobStatus, ServerStatus};
 
 use super::table::Table;
 
-/// Writes the cluster's servers and jobs as two tables, and a line for whatever is amiss.
+/// Writes the cluster's servers, its jobs, and how full the jobs' tables are, each as a table, and a
+/// line for whatever is amiss.
 #[must_use]
 pub(super) fn status(cluster: &ClusterStatus) -> String {
     let mut text = if cluster.servers.is_empty() {
@@ -20,6 +21,8 @@ pub(super) fn status(cluster: &ClusterStatus) -> String {
         text.push_str("no jobs\n");
     } else {
         text.push_str(&jobs(cluster));
+        text.push('\n');
+        text.push_str(&tables(cluster));
     }
     let amiss: Vec<String> = cluster.servers.iter().filter_map(amiss).collect();
     if !amiss.is_empty() {
@@ -110,6 +113,27 @@ fn jobs(cluster: &ClusterStatus) -> String {
     table.text()
 }
 
+fn tables(cluster: &ClusterStatus) -> String {
+    let titles = [
+        "job", "table", "rows", "memory", "admitted", "refused", "evicted",
+    ];
+    let mut table = Table::new(&titles, 2..7);
+    for job in &cluster.jobs {
+        for (name, of) in &job.progress.tables {
+            table.add([
+                job.name.clone(),
+                name.clone(),
+                of.rows.to_string(),
+                bytes(of.bytes),
+                of.admitted().to_string(),
+                of.refused.to_string(),
+                of.evicted.to_string(),
+            ]);
+        }
+    }
+    table.text()
+}
+
 fn amiss(server: &ServerStatus) -> Option<String> {
     let trouble = server.health.trouble.as_ref()?;
     Some(format!("{}: {trouble}", server.address))
@@ -140,6 +164,7 @@ mod tests {
 
     use windlass_common::coordination::{Health, Progress};
     use windlass_common::id::{CheckpointId, Epoch, JobId, Lineage, MapEpoch, ServerId};
+    use windlass_common::residency::Occupancy;
 
     use super::*;
 
@@ -156,6 +181,12 @@ mod tests {
                 trouble: trouble.map(Into::into),
                 ..Health::default()
             },
+        };
+        let filled = Occupancy {
+            rows: 900,
+            bytes: 30 << 20,
+            refused: 77,
+            evicted: 100,
         };
         let cluster = ClusterStatus {
             epoch: MapEpoch(4),
@@ -178,6 +209,7 @@ mod tests {
                     splits: 100,
                     workers: 3,
                     rows: BTreeMap::from([("http://s0:7070".into(), 900)]),
+                    tables: BTreeMap::from([("linear".into(), filled)]),
                     history: Vec::new(),
                 },
                 closed: 80,
@@ -192,6 +224,9 @@ http://s1:7070  silent 7s     128     0    1200           3  70MiB
 
 job     state                                 epoch  splits  leased  closed  workers              checkpoint  age
 clicks  training, 128 of 256 shards missing     2/5  40/100       3      80        3  6 (7: 12/256 shards)   5m
+
+job     table   rows  memory  admitted  refused  evicted
+clicks  linear   900   30MiB      1000       77      100
 
 http://s1:7070: the disk is full
 ";

@@ -20,6 +20,7 @@ use super::checkpoints::{Checkpoints, Saving};
 use super::cluster::Cluster;
 use super::leases::{Leases, Work};
 use super::members::Workers;
+use super::occupancy::Tables;
 use super::order::Orders;
 use super::owners::Owners;
 use super::phase::Phase;
@@ -98,6 +99,7 @@ pub(super) struct Job {
     pub(super) boards: u32,
     /// Its checkpoints in the cluster's store, if the cluster has one.
     pub(super) checkpoints: Option<Checkpoints>,
+    pub(super) occupancy: Tables,
 }
 
 /// What the cluster's store holds under the name of a job that begins.
@@ -179,6 +181,7 @@ impl Job {
             learnt: Learnt::default(),
             boards: 0,
             checkpoints: saving.map(|saving| Checkpoints::new(saving, shards, stored.last)),
+            occupancy: Tables::default(),
         })
     }
 
@@ -314,6 +317,7 @@ impl Job {
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.hear(told.saved, self.lineage);
         }
+        self.occupancy.hear(server, told.tables);
     }
 
     /// The highest number that a checkpoint of it in the store may have.
@@ -365,14 +369,8 @@ impl Job {
             workers: self.workers.count(),
             history: self.history.progress.clone(),
             rows: self.rows_by_server(cluster),
+            tables: self.tables(),
         }
-    }
-
-    /// The rows of each owner's shards, by its address.
-    fn rows_by_server(&self, cluster: &Cluster) -> BTreeMap<String, u64> {
-        let rows = self.sources.rows_by_owner(&self.owners);
-        let named = |(server, rows)| (cluster.servers.address(server).to_owned(), rows);
-        rows.into_iter().map(named).collect()
     }
 }
 

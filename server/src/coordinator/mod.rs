@@ -25,6 +25,7 @@ mod job;
 mod leases;
 mod members;
 mod news;
+mod occupancy;
 mod open;
 mod order;
 mod owners;

@@ -13,6 +13,7 @@ use super::checkpoints::Checkpoints;
 use super::job::{Job, Learnt};
 use super::leases::Leases;
 use super::members::{Servers, Workers};
+use super::occupancy::Tables;
 use super::order::Orders;
 use super::owners::Owners;
 use super::phase::Phase;
@@ -131,6 +132,7 @@ impl Job {
             learnt: Learnt::default(),
             boards: 0,
             checkpoints,
+            occupancy: Tables::default(),
         }
     }
 

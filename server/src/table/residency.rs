@@ -6,7 +6,7 @@
 use windlass_common::format::TableImage;
 use windlass_common::id::{Clock, ShardId};
 use windlass_common::key::Key;
-use windlass_common::residency::TICK;
+use windlass_common::residency::{Occupancy, TICK};
 use windlass_common::schema::TableSchema;
 use windlass_common::shard::ShardCount;
 
@@ -129,6 +129,17 @@ impl Table {
         let entries = self.index.iter().filter(|entry| is_over(entry.used));
         let over: Vec<Key> = entries.map(|entry| entry.key).collect();
         self.evict(&over);
+    }
+
+    /// How full it is, and how it came to that.
+    #[must_use]
+    pub fn occupancy(&self) -> Occupancy {
+        Occupancy {
+            rows: self.len() as u64,
+            bytes: self.bytes() as u64,
+            refused: self.residency.refused,
+            evicted: self.residency.evicted,
+        }
     }
 
     /// Makes room for so many new rows, at most a group, if there is a budget. Called before slots

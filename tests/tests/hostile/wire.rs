@@ -328,6 +328,7 @@ fn report() -> Report {
                     rows: 4,
                 }],
             }],
+            tables: Vec::new(),
         }],
     }
 }

@@ -143,6 +143,7 @@ impl Led {
             job: job.job,
             shards: shards().map(hold).collect(),
             saved: job.save.into_iter().flat_map(save).collect(),
+            tables: Vec::new(),
         }
     }
 

@@ -63,6 +63,7 @@ impl World {
             job,
             shards: shards.iter().map(tell).collect(),
             saved: saved_of(job),
+            tables: Vec::new(),
         });
         let report = Report {
             address: server.address.clone(),

@@ -89,6 +89,7 @@ impl Cluster {
                 job: self.job,
                 shards,
                 saved: Vec::new(),
+                tables: Vec::new(),
             }],
         };
         let assigned = now(self.handle.report(report)).unwrap();
