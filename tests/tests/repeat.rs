@@ -41,22 +41,20 @@ type Outcome = (serde_json::Value, BTreeMap<String, Vec<u8>>);
 /// Trains in a folder of its own; `add` completes the command line.
 fn train(folder: &Path, name: &str, seed: u32, add: impl FnOnce(Worker) -> Worker) -> Outcome {
     let place = folder.join(name);
-    let run = begin(&place, seed, add);
+    let run = begin(&place, &example("flights/train.toml"), |run| {
+        let run = run.set("job.seed", seed).set("train.epochs", 2);
+        add(run.set("data.train", "[\"2013-0[12].csv.gz\"]"))
+    });
     outcome(&place, run)
 }
 
 /// Starts to train in a new folder.
-fn begin(place: &Path, seed: u32, add: impl FnOnce(Worker) -> Worker) -> Running {
+fn begin(place: &Path, config: &Path, add: impl FnOnce(Worker) -> Worker) -> Running {
     std::fs::create_dir(place).unwrap();
     // The output is relative to each run's own folder, so that the config kept in the manifest is
     // the same.
-    let run = Worker::new(place, &["train"], &example("flights/train.toml"))
-        .set("job.seed", seed)
-        .set("data.train", "[\"2013-0[12].csv.gz\"]")
-        .set("train.epochs", 2)
-        .set("train.output", "model")
-        .report(place.join("report.json"));
-    add(run).start()
+    let run = Worker::new(place, &["train"], config).set("train.output", "model");
+    add(run.report(place.join("report.json"))).start()
 }
 
 fn outcome(place: &Path, run: Running) -> Outcome {
@@ -133,34 +131,57 @@ fn how_many_servers_and_open_pushes_there_are_changes_no_bit() {
     }
 }
 
+/// Counts one month's keys, of which some 15,000 share the room of 1,900 rows.
+const COMING_AND_GOING: &str = r#"
+[job]
+name = "coming-and-going"
+shards = 4
+
+[data]
+format = "csv"
+train = ["FLIGHTS/2013-01.csv.gz"]
+label = "late"
+categorical = ["carrier", "flight", "tailnum", "dest"]
+crosses = [["carrier", "dest"], ["tailnum", "dest"], ["flight", "dest"]]
+
+[model]
+kind = "count"
+
+[train]
+epochs = 30
+batch_size = 512
+# Each waits for the one before, so that all of them come in order whatever fails.
+open_pushes = 1
+
+[tables.count]
+admission = 2
+sketch = "4KiB"
+ttl = 200
+max_bytes = "64KiB"
+"#;
+
 /// Whatever a log brings back is what was: rows, counters of keys without one, and times of last
-/// use. Some 15,000 keys share the room of 1,900 rows.
+/// use. What is pushed does not depend on what was pulled, and the server with the leases lives.
 #[test]
-fn kills_of_servers_that_log_change_no_bit_of_rows_that_come_and_go() {
-    let test = "kills_of_servers_that_log_change_no_bit_of_rows_that_come_and_go";
+fn kills_of_a_server_that_logs_change_no_bit_of_rows_that_come_and_go() {
+    let test = "kills_of_a_server_that_logs_change_no_bit_of_rows_that_come_and_go";
     let folder = tempfile::tempdir().unwrap();
-    let residency = |run: Worker| {
-        run.set("job.shards", 4)
-            .set("data.train", "[\"2013-01.csv.gz\"]")
-            .set("train.epochs", 10)
-            .set("train.early_stop.patience", 10)
-            .set("tables.linear.admission", 2)
-            .set("tables.linear.sketch", "4KiB")
-            .set("tables.linear.ttl", 200)
-            .set("tables.linear.max_bytes", "64KiB")
-    };
-    let here = train(folder.path(), "here", 7, residency);
-    let lines = "lease_ttl = \"1s\"\ndata_dir = \"DATA_DIR\"\n\
+    let config = folder.path().join("train.toml");
+    let flights = example("flights").display().to_string();
+    std::fs::write(&config, COMING_AND_GOING.replace("FLIGHTS", &flights)).unwrap();
+    let place = folder.path().join("here");
+    let run = begin(&place, &config, |run| run);
+    let here = outcome(&place, run);
+    let lines = "data_dir = \"DATA_DIR\"\n\
                  checkpoint = { every = \"300ms\", keep = 2, full_every = 3 }\n";
     let mut cluster = Cluster::with(2, lines);
-    let victims = vec![Victim::Server(0), Victim::Server(1), Victim::AllServers];
-    let mut killer = Killer::new(test, victims);
+    let mut killer = Killer::new(test, vec![Victim::Server(1)]);
     let place = folder.path().join("there");
-    let worker = begin(&place, 7, |run| {
-        residency(run.args(["--coordinator", cluster.coordinator()])).set("cluster.servers", 2)
-    });
-    let mut workers = [worker];
-    for _ in 0..3 {
+    let mut workers = [begin(&place, &config, |run| {
+        run.args(["--coordinator", cluster.coordinator()])
+            .set("cluster.servers", 2)
+    })];
+    for _ in 0..4 {
         killer.strike(&mut cluster, &mut workers, |_| {
             panic!("no worker is killed")
         });
@@ -173,8 +194,9 @@ fn kills_of_servers_that_log_change_no_bit_of_rows_that_come_and_go() {
     } = turnover(&place);
     assert!(refused > 1000 && evicted > 1000, "{refused} {evicted}");
     // The report tells the same of the kept model, over both servers.
-    let table = &there.0["tables"]["linear"];
-    assert!(table["bytes"].as_u64() <= Some(64 << 10), "{table}");
+    let table = &there.0["tables"]["count"];
+    let most = (64 << 10) + (64 << 10) / 50;
+    assert!(table["bytes"].as_u64() <= Some(most), "{table}");
     let number = |name: &str| table[name].as_u64().unwrap();
     assert_eq!(number("admitted"), number("rows") + number("evicted"));
 }
