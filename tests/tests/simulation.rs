@@ -70,6 +70,13 @@ fn seed_7_learns_the_rest_of_an_epoch_that_the_coordinator_forgot() {
     check(1, Mode::Checkpoint);
 }
 
+/// A server lost its disk after the end, and what it had held was damaged in both checkpoints; the
+/// job stayed done.
+#[test]
+fn seed_268_takes_the_end_back_when_what_was_done_is_lost() {
+    check(268, Mode::Log);
+}
+
 #[test]
 fn first_seeds_with_a_log() {
     check_all(0..50, Mode::Log);

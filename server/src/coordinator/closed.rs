@@ -7,6 +7,7 @@ use windlass_proto::ErrorKind;
 
 use super::cluster::Cluster;
 use super::job::Job;
+use super::phase::Phase;
 
 impl Job {
     /// C8: says that a source which was closed is learnt again; without its input it could not be.
@@ -36,6 +37,21 @@ impl Job {
              --fresh"
         );
         self.fail(ErrorKind::Mismatch, &why);
+    }
+
+    /// C8: takes the end of a job back of which a shard has lost a part since: whoever asks for the
+    /// job next learns that part again. Silence would call it done for good.
+    pub(super) fn take_end_back(&mut self) {
+        let over = matches!(self.phase, Phase::Done) && self.checkpoints.is_some();
+        if !over || self.sources.unreported() > 0 {
+            return;
+        }
+        if let Some(source) = self.sources.first_lacking() {
+            let shard = self.sources.lacking(source).map(|shard| shard.0);
+            let job = &self.name;
+            warn!(job, %source, shard, "job is not done any more: two checkpoints held what is lost");
+            self.phase = Phase::Closing;
+        }
     }
 
     /// The first shard that lacks a source which was closed.

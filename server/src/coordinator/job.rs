@@ -318,6 +318,7 @@ impl Job {
             checkpoints.hear(told.saved, self.lineage);
         }
         self.occupancy.hear(server, told.tables);
+        self.take_end_back();
     }
 
     /// The highest number that a checkpoint of it in the store may have.

@@ -197,6 +197,13 @@ impl Sources {
         self.unreported == 0 && self.open.first().is_some()
     }
 
+    /// The first wanted source that some shard lacks by its owner's word, or for want of one.
+    pub(super) fn first_lacking(&self) -> Option<SourceId> {
+        let complete = self.complete.ranges().first().filter(|r| r.start == 0);
+        let first = complete.map_or(0, |range| range.end);
+        (first < self.limit).then_some(SourceId(first))
+    }
+
     /// The first shard whose owner says that it lacks a wanted source.
     pub(super) fn lacking(&self, source: SourceId) -> Option<ShardId> {
         let lacks = |held: &Held| !held.complete.contains(source.0);

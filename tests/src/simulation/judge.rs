@@ -90,7 +90,8 @@ impl Judge<'_> {
     /// A job that was taken up again from its last checkpoint is done without servers.
     ///
     /// # Errors
-    /// A coordinator that has forgotten the job: then another life of the worker asks again.
+    /// A coordinator that has forgotten the job, or its end: then another life of the worker asks
+    /// again.
     pub(super) async fn servers_are_right(
         &self,
         client: &Client,
@@ -103,9 +104,11 @@ impl Judge<'_> {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // A coordinator with an older state knows less than it has said: the job is what it was
-            // then, and ends when somebody asks again.
-            if is_forgotten(&error) || self.world.has_aged() {
+            // A coordinator with an older state knows less than it has said, and C8 takes the end
+            // back of a job of which more was damaged than is promised: the job ends again when
+            // somebody asks again.
+            let taken_back = is_taken_back(&error) && self.world.has_lost();
+            if is_forgotten(&error) || self.world.has_aged() || taken_back {
                 return Err(error);
             }
             if clock.now().saturating_sub(began) > SOON {
@@ -121,7 +124,7 @@ impl Judge<'_> {
         let status = admin.status().await?;
         let job = status.jobs.iter().find(|job| job.name == JOB);
         let phase = &job.context("the job is forgotten")?.phase;
-        ensure!(phase == "done", "the job is {phase} again");
+        ensure!(phase == "done", "{NOT_DONE}, but {phase}");
         if client.map().await?.owners.is_empty() {
             return Ok(());
         }
@@ -138,6 +141,12 @@ impl Judge<'_> {
         }
         self.are_all(&images)
     }
+}
+
+const NOT_DONE: &str = "the job is not done any more";
+
+fn is_taken_back(error: &anyhow::Error) -> bool {
+    error.to_string().starts_with(NOT_DONE)
 }
 
 fn is_forgotten(error: &anyhow::Error) -> bool {

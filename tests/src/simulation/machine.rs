@@ -160,13 +160,23 @@ impl Disk for SimulatedDisk {
 }
 
 /// Puts an empty disk in the place of a host's; it is not there before the first start.
+///
+/// Folder by folder, each synced: else a later crash brings files back whose folder is gone.
 pub(super) fn wipe(folder: &Path) -> io::Result<()> {
-    let removed =
-        fs::remove_dir_all(folder).and_then(|()| fs::sync_dir(folder.parent().unwrap_or(folder)));
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?.collect::<io::Result<Vec<_>>>()?,
+    };
+    for entry in entries {
+        if entry.file_type()?.is_dir() {
+            wipe(&entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
     }
+    fs::sync_dir(folder)?;
+    fs::remove_dir(folder)?;
+    fs::sync_dir(folder.parent().unwrap_or(folder))
 }
 
 /// Keeps a copy of a file, or puts it back in the file's place if there is one.

@@ -166,6 +166,11 @@ impl World {
         self.lock().lossy = true;
     }
 
+    /// Whether something is gone that no log can bring back.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lock().lossy
+    }
+
     /// A worker was told that a push was applied to a shard; whether it had been told so before
     /// although nothing has gone that a log does not bring back.
     pub(super) fn applied_again(&self, told: (JobId, Lineage, PushId, ShardId)) -> bool {

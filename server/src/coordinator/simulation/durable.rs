@@ -220,6 +220,23 @@ fn c8_a_closed_source_that_nobody_can_read_again_stops_the_job_and_is_named() {
 }
 
 #[test]
+fn c8_the_end_of_a_job_is_taken_back_when_a_server_has_lost_what_two_checkpoints_held() {
+    let mut world = World::durable(Setup::new(2, 1, 4), 2, 1, 11);
+    let history = world.run();
+    world.check_exact(&history);
+    let stage = |world: &World| world.coordinator.record().jobs[0].stage.clone();
+    assert_eq!(stage(&world), Stage::Done);
+    world.store.as_mut().unwrap().lose_files();
+    world.restart_server(1);
+    world.turn_until("the end is taken back", |w| stage(w) == Stage::Finishing);
+    world.workers.clear();
+    world.add_worker();
+    let history = world.run();
+    world.check_exact(&history);
+    assert_eq!(stage(&world), Stage::Done);
+}
+
+#[test]
 fn an_input_that_one_worker_cannot_read_stops_no_job_that_has_lost_nothing() {
     let mut world = World::durable(Setup::new(2, 1, 2), 2, 1, 10);
     world.workers[0].blind = true;
