@@ -101,6 +101,21 @@ impl IntervalSet {
         }
         Self { ranges }
     }
+
+    /// The numbers that are in either set.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut all = [self.ranges.as_slice(), &other.ranges].concat();
+        all.sort_unstable_by_key(|range| range.start);
+        let mut ranges: Vec<Range<u64>> = Vec::with_capacity(all.len());
+        for range in all {
+            match ranges.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => ranges.push(range),
+            }
+        }
+        Self { ranges }
+    }
 }
 
 #[cfg(test)]
@@ -132,10 +147,12 @@ mod tests {
                     x.intersection(&y).contains(n),
                     p.contains(&n) && q.contains(&n)
                 );
+                prop_assert_eq!(x.union(&y).contains(n), p.contains(&n) || q.contains(&n));
             }
             prop_assert_eq!(IntervalSet::from_ranges(x.ranges().to_vec()).unwrap(), x.clone());
-            let both = x.intersection(&y);
-            prop_assert!(IntervalSet::from_ranges(both.ranges().to_vec()).is_ok());
+            for set in [x.intersection(&y), x.union(&y)] {
+                prop_assert!(IntervalSet::from_ranges(set.ranges().to_vec()).is_ok());
+            }
         }
     }
 

@@ -77,6 +77,12 @@ fn seed_268_takes_the_end_back_when_what_was_done_is_lost() {
     check(268, Mode::Log);
 }
 
+/// The older of the two checkpoints that closed the job was damaged, and was removed as such.
+#[test]
+fn seed_1526_does_not_count_on_a_checkpoint_that_is_damaged() {
+    check(1526, Mode::Checkpoint);
+}
+
 #[test]
 fn first_seeds_with_a_log() {
     check_all(0..50, Mode::Log);

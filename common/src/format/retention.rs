@@ -45,6 +45,18 @@ impl Library {
         Ok(plan.removed)
     }
 
+    /// Whether a checkpoint's manifest can be read and the files that it lists are there.
+    ///
+    /// # Errors
+    /// What the store says: one that cannot be reached is not one without the checkpoint.
+    pub fn is_there(&self, number: CheckpointId) -> Result<bool, Error> {
+        match self.open(number) {
+            Ok(checkpoint) => has_files(self, checkpoint.manifest()),
+            Err(Error::Format(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the files of a folder that are not listed, and the folder when none is.
     fn sweep(&self, number: CheckpointId, listed: &BTreeSet<File<'_>>) -> Result<(), Error> {
         let (own, folder) = (checkpoint_folder(number), self.folder(number));

@@ -25,6 +25,15 @@ pub struct Publication {
     pub(super) needed: BTreeSet<CheckpointId>,
 }
 
+/// A checkpoint's manifest is in the store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Published {
+    /// When, in milliseconds since the Unix epoch.
+    pub(super) taken_ms: u64,
+    /// Those needed before it that were found to be damaged or gone.
+    pub(super) lost: BTreeSet<CheckpointId>,
+}
+
 impl Coordinator {
     /// Hands out a checkpoint that is ready to be published; each only once.
     pub fn take_publication(&mut self) -> Option<Publication> {
@@ -34,15 +43,15 @@ impl Coordinator {
     }
 
     /// Takes note that a checkpoint's manifest is in the store, or why it is not.
-    pub fn published(&mut self, publication: &Publication, taken: Result<u64, String>) {
+    pub fn published(&mut self, publication: &Publication, published: Result<Published, String>) {
         let manifest = &publication.manifest;
         let Some(job) = self.jobs.get_mut(&manifest.job_id) else {
             return;
         };
-        match taken {
-            Ok(taken) => {
+        match published {
+            Ok(published) => {
                 info!(job = job.name, checkpoint = %manifest.number, "checkpoint published");
-                job.published(&publication.ready, taken, &mut self.cluster);
+                job.published(&publication.ready, &published, &mut self.cluster);
             }
             Err(_) => {
                 if let Some(checkpoints) = &mut job.checkpoints {

@@ -9,6 +9,7 @@ use windlass_common::id::CheckpointId;
 use windlass_common::runtime::{Objects, WallClock};
 
 use super::Stored;
+use super::admin::Published;
 use crate::error::Error;
 
 /// The store, and how many checkpoints of a job are kept.
@@ -82,20 +83,27 @@ impl Catalog {
         }
     }
 
-    /// C6: writes a manifest, the last file of its checkpoint, and removes what is not kept; when
-    /// it was, in milliseconds since the Unix epoch.
+    /// C6: writes a manifest, the last file of its checkpoint, and removes what is not kept. Tells
+    /// which of the `needed` ones are no longer there: they must not be counted on.
     ///
     /// # Errors
     /// [`Error::Common`] when a file that it lists is not in the store, or the store fails; then the
-    /// checkpoint is not there.
+    /// checkpoint may be there or not.
     pub(super) fn publish(
         &self,
         mut manifest: Manifest,
         needed: &BTreeSet<CheckpointId>,
-    ) -> Result<u64, Error> {
+    ) -> Result<Published, Error> {
         manifest.taken_ms = self.now_ms();
         let library = Library::new(Arc::clone(&self.objects), &manifest.job)?;
         library.publish(&manifest)?;
+        let mut lost = BTreeSet::new();
+        for &number in needed {
+            if !library.is_there(number)? {
+                warn!(job = manifest.job, checkpoint = %number, "checkpoint is damaged or gone");
+                lost.insert(number);
+            }
+        }
         match tidy(&library, &manifest, self.keep, needed) {
             Ok(removed) => {
                 for number in removed {
@@ -105,7 +113,10 @@ impl Catalog {
             // Nothing is lost by it but space; the next one removes it too.
             Err(error) => warn!(job = manifest.job, %error, "old checkpoints not removed"),
         }
-        Ok(manifest.taken_ms)
+        Ok(Published {
+            taken_ms: manifest.taken_ms,
+            lost,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A job's checkpoints in the cluster's store: when one is due, which shards are saved, and what is
 //! closed by those that are published (rules C5, C6, C7 and C9).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use windlass_common::format::{ManifestFile, PublishedState, number_of};
@@ -62,6 +62,8 @@ pub(super) struct Checkpoints {
     /// Of this lineage, its origin included, oldest first: from the one before the newest on that
     /// shares no file with it.
     published: Vec<PublishedState>,
+    /// C8: whatever was closed at some time, though what closed it may be lost.
+    closed: IntervalSet,
     under_way: Option<UnderWay>,
     /// Since when the next one is waited for, and what was learnt since.
     since: Option<Duration>,
@@ -78,6 +80,7 @@ impl Checkpoints {
             last,
             best: None,
             published: Vec::new(),
+            closed: IntervalSet::default(),
             under_way: None,
             since: None,
             examples: 0,
@@ -89,6 +92,7 @@ impl Checkpoints {
     pub(super) fn resume(&mut self, best: Option<CheckpointId>, published: Vec<PublishedState>) {
         self.best = best;
         self.published = published;
+        self.closed = self.held_by_both();
     }
 
     /// The highest number that was ordered.
@@ -218,6 +222,13 @@ impl Checkpoints {
         })
     }
 
+    /// C6, C7: takes note of checkpoints that are damaged or gone. They hold nothing any more, and
+    /// none builds on them.
+    pub(super) fn forget(&mut self, lost: &BTreeSet<CheckpointId>) {
+        self.published.retain(|p| !lost.contains(&p.checkpoint));
+        self.best = self.best.filter(|best| !lost.contains(best));
+    }
+
     /// Takes note that a manifest is in the store; tells why it was taken.
     pub(super) fn published_now(&mut self, ready: &Ready, taken: u64) -> Option<Cause> {
         let under_way = self
@@ -248,6 +259,7 @@ impl Checkpoints {
     pub(super) fn begin_lineage(&mut self, origin: Option<PublishedState>) {
         self.under_way = None;
         self.published = origin.into_iter().collect();
+        self.closed = IntervalSet::default();
     }
 
     /// The newest published checkpoint.
@@ -279,10 +291,9 @@ impl Checkpoints {
         }
     }
 
-    /// C7 `both`: whether both of the last two hold a source. Costs O(log ranges).
-    pub(super) fn is_held_by_both(&self, source: SourceId) -> bool {
-        let holds = |p: &PublishedState| p.complete.contains(source.0);
-        self.newest().is_some_and(holds) && self.older().is_some_and(holds)
+    /// C8: whether a source was closed at some time. Costs O(log ranges).
+    pub(super) fn was_closed(&self, source: SourceId) -> bool {
+        self.closed.contains(source.0)
     }
 
     fn note(&mut self, published: PublishedState) {
@@ -290,6 +301,7 @@ impl Checkpoints {
         if let Some(older) = self.older().map(|p| p.checkpoint) {
             self.published.retain(|p| p.checkpoint >= older);
         }
+        self.closed = self.closed.union(&self.held_by_both());
     }
 }
 

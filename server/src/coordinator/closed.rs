@@ -57,7 +57,7 @@ impl Job {
     /// The first shard that lacks a source which was closed.
     fn lost(&self, source: SourceId) -> Option<ShardId> {
         let checkpoints = self.checkpoints.as_ref()?;
-        let closed = checkpoints.is_held_by_both(source);
+        let closed = checkpoints.was_closed(source);
         closed.then(|| self.sources.lacking(source)).flatten()
     }
 }

@@ -8,6 +8,7 @@ use windlass_common::id::{LeaseId, WorkerId};
 use windlass_common::interval_set::IntervalSet;
 use windlass_proto::ErrorKind;
 
+use super::admin::Published;
 use super::checkpoints::{Cause, Checkpoints, Ready};
 use super::cluster::Cluster;
 use super::job::Job;
@@ -155,11 +156,17 @@ impl Job {
     }
 
     /// Takes note that a checkpoint is in the cluster's store, and goes on if it was waited for.
-    pub(super) fn published(&mut self, ready: &Ready, taken: u64, cluster: &mut Cluster) {
+    pub(super) fn published(
+        &mut self,
+        ready: &Ready,
+        published: &Published,
+        cluster: &mut Cluster,
+    ) {
         let Some(checkpoints) = &mut self.checkpoints else {
             return;
         };
-        let cause = checkpoints.published_now(ready, taken);
+        checkpoints.forget(&published.lost);
+        let cause = checkpoints.published_now(ready, published.taken_ms);
         if cause == Some(Cause::Best) && matches!(self.phase, Phase::Pinning) {
             self.store(Kind::Save);
         }

@@ -163,20 +163,26 @@ impl Disk for SimulatedDisk {
 ///
 /// Folder by folder, each synced: else a later crash brings files back whose folder is gone.
 pub(super) fn wipe(folder: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?.collect::<io::Result<Vec<_>>>()?,
-    };
-    for entry in entries {
-        if entry.file_type()?.is_dir() {
-            wipe(&entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
+    clear(folder);
+    match fs::read_dir(folder).map(Iterator::count) {
+        Ok(left @ 1..) => Err(io::Error::other(format!("{left} of the old disk are left"))),
+        _ => Ok(()),
     }
-    fs::sync_dir(folder)?;
-    fs::remove_dir(folder)?;
-    fs::sync_dir(folder.parent().unwrap_or(folder))
+}
+
+/// What fails is looked at when all is done: names may be listed of which a crash has undone the
+/// rename.
+fn clear(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        clear(&path);
+        let _ = fs::remove_file(path);
+    }
+    let _ = fs::sync_dir(folder);
+    let _ = fs::remove_dir_all(folder);
+    let _ = fs::sync_dir(folder.parent().unwrap_or(folder));
 }
 
 /// Keeps a copy of a file, or puts it back in the file's place if there is one.

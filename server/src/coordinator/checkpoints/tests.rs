@@ -178,3 +178,22 @@ fn what_is_required_now_replaces_what_was_only_due() {
     checkpoints.require(Cause::End);
     assert_eq!(checkpoints.last(), CheckpointId(41));
 }
+
+/// Two held all, and one of them is damaged: what is left closes nothing, and none builds on it.
+#[test]
+fn c7_a_checkpoint_that_is_lost_closes_nothing() {
+    let mut checkpoints = every_ten_seconds();
+    for below in [4, 4] {
+        checkpoints.require(Cause::End);
+        publish(&mut checkpoints, below);
+    }
+    assert_eq!(checkpoints.held_by_both(), IntervalSet::below(4));
+    checkpoints.forget(&BTreeSet::from([CheckpointId(2)]));
+    assert!(checkpoints.held_by_both().is_empty());
+    // C8: that it was closed is still known.
+    assert!(checkpoints.was_closed(SourceId(3)));
+    assert_eq!(checkpoints.newest().unwrap().checkpoint, CheckpointId(1));
+    checkpoints.require(Cause::End);
+    publish(&mut checkpoints, 4);
+    assert_eq!(checkpoints.held_by_both(), IntervalSet::below(4));
+}

@@ -272,3 +272,28 @@ async fn n4_a_checkpoint_that_a_job_is_put_back_to_does_not_go_meanwhile() {
     restored.unwrap();
     led.library.open(first).unwrap();
 }
+
+#[tokio::test]
+async fn c6_a_checkpoint_that_is_found_damaged_is_not_counted_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut led = Led::new(folder.path()).await;
+    led.train().await;
+    for number in 1..=3 {
+        assert_eq!(led.publish().await, None);
+        led.handle.save("flights".into()).await.unwrap();
+        led.turn().await;
+        led.turn().await;
+        if number == 3 {
+            let second = led.library.open(CheckpointId(2)).unwrap();
+            let manifest = folder.path().join(second.folder()).join("manifest.bin");
+            let mut bytes = std::fs::read(&manifest).unwrap();
+            bytes[20] ^= 1;
+            std::fs::write(&manifest, bytes).unwrap();
+        }
+        assert_eq!(led.publish().await, Some(true));
+    }
+    let record = led.handle.lock().coordinator.record();
+    let published = record.jobs[0].published.iter();
+    let numbers: Vec<u64> = published.map(|p| p.checkpoint.0).collect();
+    assert!(numbers.contains(&3) && !numbers.contains(&2), "{numbers:?}");
+}

@@ -1,6 +1,6 @@
 //! The store of checkpoints of a simulated cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_common::format::{Manifest, ManifestFile};
 use windlass_common::id::{CheckpointId, Clock, JobId, Lineage, ShardId};
@@ -47,6 +47,14 @@ impl Store {
     /// All files are lost; the manifests are still there.
     pub(super) fn lose_files(&mut self) {
         self.files.clear();
+    }
+
+    /// Those of some checkpoints of which a file is lost.
+    pub(super) fn lost_of(&self, numbers: &BTreeSet<CheckpointId>) -> BTreeSet<CheckpointId> {
+        let has = |file: &ManifestFile| self.files.contains_key(&file.name);
+        let is_whole = |m: &Manifest| m.chains.iter().flatten().all(has);
+        let is_lost = |number: &&CheckpointId| !self.manifests.get(number).is_some_and(is_whole);
+        numbers.iter().filter(is_lost).copied().collect()
     }
 
     pub(super) fn publish(&mut self, manifest: Manifest) {

@@ -23,6 +23,7 @@ use windlass_common::split::{Draw, InputFile};
 use windlass_common::tally::Metric;
 use windlass_common::windows::Windows;
 
+use crate::coordinator::admin::Published;
 use crate::coordinator::record::Stamp;
 use crate::coordinator::{Coordinator, Saving, Settings};
 
@@ -267,7 +268,11 @@ impl World {
                 .as_mut()
                 .expect("nothing is saved without a store");
             store.publish(publication.manifest.clone());
-            self.coordinator.published(&publication, Ok(now));
+            let published = Published {
+                taken_ms: now,
+                lost: store.lost_of(&publication.needed),
+            };
+            self.coordinator.published(&publication, Ok(published));
             self.write_down();
         }
     }
