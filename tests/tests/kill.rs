@@ -72,7 +72,7 @@ fn kills_of_servers_and_workers_with_checkpoints_lose_and_double_nothing() {
 }
 
 #[test]
-#[ignore = "takes ten minutes a mode"]
+#[ignore = "takes some minutes"]
 fn a_hundred_kills_lose_and_double_nothing() {
     let test = "a_hundred_kills_lose_and_double_nothing";
     count_under_fire(test, LOG, everybody(), 100, 500);
