@@ -6,31 +6,22 @@
 //! goes to FOLDER, for the disk to be measured; `--test` runs it small, once.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::net::TcpListener;
+use windlass_benches::process::{Server, serve_if_asked};
+use windlass_benches::worker::Worker;
 use windlass_benches::{cluster, workload};
-use windlass_client::grpc::{Connector, Options};
-use windlass_client::runtime::{TokioClock, TokioNetwork, TokioPool};
-use windlass_client::transport::Admin;
-use windlass_client::{Client, ClientSettings, Waiting};
-use windlass_common::config::{Durability, ServerConfig};
-use windlass_common::coordination::{Task, TrainLease};
-use windlass_common::exchange::TableGradients;
-use windlass_common::human::{Every, Span};
-use windlass_common::id::{CheckpointId, Lineage, PushId, Seq, TableId, WorkerId};
+use windlass_common::id::{CheckpointId, TableId};
+use windlass_common::init::Init;
 use windlass_common::key::Key;
-use windlass_common::runtime::{Clock, StdDisk, StdWallClock};
+use windlass_common::optimizer::OptimizerSpec;
 use windlass_common::schema::TableSchema;
 use windlass_common::shard::ShardedKeys;
-use windlass_server::objects::open_store;
-use windlass_server::serve::{Runtime, machine_random, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -42,19 +33,12 @@ const KEYS: usize = 32;
 const OPEN: usize = 16;
 const REPEATS: usize = 3;
 
-/// The argument that makes this program the server.
-const SERVER: &str = "--server";
-
 fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    if let [flag, mode, folder] = arguments.as_slice()
-        && flag == SERVER
-    {
-        return runtime.block_on(be_server(mode, Path::new(folder)));
-    }
+    runtime.block_on(serve_if_asked())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let test = arguments.first().is_some_and(|first| first == "--test");
     let rows = match arguments.first().filter(|_| !test) {
         Some(text) => text
@@ -95,7 +79,7 @@ async fn measure(size: &Size, folder: &Path) -> anyhow::Result<()> {
             pair.push(loaded.rate());
             writeln!(out, "  {mode:10} {loaded}")?;
             if mode == "log" {
-                let number = job.admin.save(cluster::NAME.into()).await?;
+                let number = job.worker.admin.save(cluster::NAME.into()).await?;
                 let saving = job.load(Until::Published(number)).await?;
                 writeln!(out, "  {:10} {saving}", "saving")?;
                 let after = job.load(Until::Passed(size.time)).await?;
@@ -115,54 +99,11 @@ async fn measure(size: &Size, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The server's process; killed when dropped.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Serves until it is killed, having written its address to standard output.
-async fn be_server(mode: &str, folder: &Path) -> anyhow::Result<()> {
-    let durability = match mode {
-        "none" => Durability::None,
-        _ => Durability::Log,
-    };
-    let mut config = ServerConfig {
-        listen: "127.0.0.1:0".into(),
-        data_dir: (mode != "none").then(|| folder.join("server")),
-        durability: Some(durability),
-        ..ServerConfig::default()
-    };
-    // Only on demand.
-    config.checkpoint.every = Every::Time(Span::from_secs(86_400));
-    if let Some(data_dir) = &config.data_dir {
-        std::fs::create_dir_all(data_dir)?;
-    }
-    let listener = TcpListener::bind(&config.listen).await?;
-    writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
-    let runtime = Runtime {
-        clock: Arc::new(TokioClock::new()),
-        pool: Arc::new(TokioPool),
-        network: Arc::new(TokioNetwork),
-        disk: Arc::new(StdDisk),
-        wall: Arc::new(StdWallClock),
-        objects: Arc::new(|place, life| open_store(Arc::new(StdDisk), place, life)),
-        random: Arc::new(machine_random),
-    };
-    Ok(serve(&config, runtime, listener, std::future::pending()).await?)
-}
-
 /// A worker's side of a job whose rows are all there.
 struct Job {
-    client: Arc<Client>,
-    admin: Arc<dyn Admin>,
-    lease: TrainLease,
+    worker: Worker,
     batches: Vec<Arc<ShardedKeys>>,
-    next: u64,
+    next: usize,
     // Dropped last: the server, then its folder.
     _server: Server,
     _folder: tempfile::TempDir,
@@ -173,68 +114,29 @@ struct Job {
 enum Until {
     Passed(Duration),
     Published(CheckpointId),
-    Batches(u64),
+    Batches(usize),
 }
 
 impl Job {
     async fn start(mode: &str, folder: &Path, rows: u64) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir_in(folder)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([SERVER, mode])
-            .arg(folder.path())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let stdout = child.stdout.take().context("a server without its output")?;
-        let server = Server(child);
-        let mut url = String::new();
-        BufReader::new(stdout).read_line(&mut url)?;
-        let url = url.trim_end();
-        let clock: Arc<dyn Clock> = Arc::new(TokioClock::new());
-        let network = Arc::new(TokioNetwork);
-        let connector = Connector::new(network, Arc::clone(&clock), Options::default());
-        let mut register = cluster::register(WorkerId(1), 1, 1, 1);
+        let server = Server::start(None, (mode != "none").then_some(folder.path()))?;
         let dim = u32::try_from(DIM)?;
-        let table = &register.schema.tables[0];
-        register.schema.tables = vec![TableSchema::new(
-            "rows",
-            dim,
-            table.init,
-            table.optimizer.clone(),
-        )];
-        let settings = ClientSettings {
-            coordinator: url.into(),
-            connect_timeout: Duration::from_secs(30),
-            request_timeout: Duration::from_secs(30),
-            patience: Duration::from_secs(60),
-            waiting: Waiting::default(),
-        };
-        let (control, admin) = (connector.control(url), connector.admin(url));
-        let client =
-            Client::register(control, Arc::new(connector), clock, register, settings).await?;
-        let client = Arc::new(client);
-        let lease = loop {
-            match client.next(None, false).await?.0 {
-                Task::Train(lease) => break lease,
-                Task::Wait { retry, .. } => tokio::time::sleep(retry).await,
-                other => bail!("asked for a split, got {other:?}"),
-            }
-        };
-        tokio::spawn(renew(Arc::clone(&client), lease.clone()));
+        let table = TableSchema::new("rows", dim, Init::Zeros, OptimizerSpec::default());
+        let worker = Worker::join(&server.url, vec![table], 1, 1, 1).await?;
         let all: Vec<Key> = workload::keys(rows).collect();
-        let group = |keys: &[Key]| Arc::new(ShardedKeys::group(keys, client.shards()).0);
+        let group = |keys: &[Key]| Arc::new(ShardedKeys::group(keys, worker.client.shards()).0);
         let fill: Vec<_> = all.chunks(EXAMPLES * KEYS).map(group).collect();
         let drawn = workload::uniform(rows, EXAMPLES * KEYS, 256, 1);
         let batches = drawn.iter().map(|keys| group(keys)).collect();
         let mut job = Self {
-            client,
-            admin,
-            lease,
+            worker,
             batches: fill,
             next: 0,
             _server: server,
             _folder: folder,
         };
-        let count = job.batches.len() as u64;
+        let count = job.batches.len();
         job.load(Until::Batches(count)).await?;
         job.batches = batches;
         Ok(job)
@@ -261,10 +163,11 @@ impl Job {
             if over {
                 break;
             }
-            let nth = usize::try_from(self.next)? % self.batches.len();
+            let nth = self.next % self.batches.len();
             let keys = Arc::clone(&self.batches[nth]);
             let tables = [(TableId(0), 0)];
-            let pull = self.client.pull(vec![Arc::clone(&keys)], &tables, None);
+            let client = Arc::clone(&self.worker.client);
+            let pull = client.pull(vec![Arc::clone(&keys)], &tables, None);
             let mut pull = std::pin::pin!(pull);
             let pulled = loop {
                 tokio::select! {
@@ -273,17 +176,7 @@ impl Job {
                 }
             };
             let gradients = pulled.tables.into_iter().next().context("no rows")?;
-            let id = PushId {
-                source: self.lease.source,
-                seq: Seq(self.next),
-            };
-            open.push(push(
-                Arc::clone(&self.client),
-                self.lease.lineage,
-                id,
-                keys,
-                gradients,
-            ));
+            open.push(timed(self.worker.push(TableId(0), keys, gradients)));
             self.next += 1;
             while open.len() >= OPEN {
                 let pushed = open.next().await.context("no open push")?;
@@ -301,7 +194,7 @@ impl Job {
     }
 
     async fn newest(&self) -> anyhow::Result<Option<CheckpointId>> {
-        let status = self.admin.status().await?;
+        let status = self.worker.admin.status().await?;
         let job = status.jobs.first().context("the job is gone")?;
         Ok(job.saved.map(|(number, _)| number))
     }
@@ -310,31 +203,11 @@ impl Job {
 /// How often the coordinator is asked whether a checkpoint is there.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Pushes rows back as their own gradients, and tells how long the acknowledgement took.
-async fn push(
-    client: Arc<Client>,
-    lineage: Lineage,
-    id: PushId,
-    keys: Arc<ShardedKeys>,
-    gradients: Vec<f32>,
-) -> anyhow::Result<Duration> {
+/// Tells how long a push took to be acknowledged.
+async fn timed(push: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<Duration> {
     let began = Instant::now();
-    let part = TableGradients {
-        table: TableId(0),
-        set: 0,
-        gradients,
-    };
-    client
-        .push(lineage, id, false, vec![keys], vec![part])
-        .await?;
+    push.await?;
     Ok(began.elapsed())
-}
-
-/// Keeps the lease; ends with the client's cluster.
-async fn renew(client: Arc<Client>, lease: TrainLease) {
-    while client.renew(lease.lease).await.is_ok() {
-        tokio::time::sleep(lease.ttl / 3).await;
-    }
 }
 
 /// What a load was like.

@@ -2,6 +2,8 @@
 
 use windlass_common::key::Key;
 
+use super::prefetch::prefetch;
+
 /// Marks an entry without a row; therefore slots are below it.
 const EMPTY: u32 = u32::MAX;
 
@@ -57,13 +59,22 @@ impl Index {
         self.entries = vec![Entry::EMPTY; self.bounded(entries)];
     }
 
+    /// Asks for the memory where the search for a key begins.
+    #[inline]
+    pub(super) fn prefetch(&self, key: Key) {
+        let home = self.home(key);
+        prefetch(&self.entries[home..=home]);
+    }
+
     /// Finds the slot of a key.
+    #[inline]
     pub(super) fn slot(&self, key: Key) -> Option<u32> {
         let slot = self.entries[self.place(key)].slot;
         (slot != EMPTY).then_some(slot)
     }
 
     /// Finds the slot of a key that is pushed to.
+    #[inline]
     pub(super) fn slot_used(&mut self, key: Key, now: u32) -> Option<u32> {
         let place = self.place(key);
         let entry = &mut self.entries[place];
@@ -135,6 +146,7 @@ impl Index {
     }
 
     /// Where a key is, or where it would go. Ends, since a fifth of the entries is empty.
+    #[inline]
     fn place(&self, key: Key) -> usize {
         let mut at = self.home(key);
         loop {

@@ -1,11 +1,12 @@
 //! One table of one shard: an index over slabs of rows.
 //!
-//! Reading order: `index` (key to slot), `slab` (slot to row), then [`Table`]; `residency` with
+//! Reading order: `index` (key to slot), `slab` (slot to row), `prefetch`, then [`Table`]; `residency` with
 //! `sketch` (which keys have rows), `changes` with `touched` (what changed since a copy), `image`.
 
 mod changes;
 mod image;
 mod index;
+mod prefetch;
 mod residency;
 mod sketch;
 mod slab;
@@ -20,12 +21,14 @@ use windlass_common::shard::ShardCount;
 use self::changes::Changes;
 pub(crate) use self::changes::Since;
 use self::index::{Index, MAX_ROWS};
+use self::prefetch::prefetch;
 use self::residency::{Residency, tick};
 use self::slab::Slab;
 use crate::optimizer::Optimizer;
 
-/// Keys are worked in groups of this many, in two stages: all slots, then all rows. The misses of a
-/// stage are independent of each other, so the processor waits for several at once.
+/// Keys are worked in groups of this many, in three stages: the memory of their entries is asked for,
+/// then they are looked up and that of their rows is asked for, then the rows are worked. So the
+/// processor waits for many at once.
 const GROUP: usize = 64;
 
 /// The rows of one table in one shard. No locks: whoever has it has it alone.
@@ -72,8 +75,12 @@ impl Table {
         debug_assert_eq!(out.len(), keys.len() * self.dim);
         let mut slots = [None; GROUP];
         for (keys, out) in keys.chunks(GROUP).zip(out.chunks_mut(GROUP * self.dim)) {
+            keys.iter().for_each(|&key| self.index.prefetch(key));
             for (slot, &key) in slots.iter_mut().zip(keys) {
                 *slot = self.index.slot(key);
+                if let Some(slot) = *slot {
+                    prefetch(&self.slab.row(slot)[..self.dim]);
+                }
             }
             let rows = out.chunks_exact_mut(self.dim);
             for ((slot, &key), weights) in slots.iter().zip(keys).zip(rows) {
@@ -99,8 +106,12 @@ impl Table {
         let mut slots = [0; GROUP];
         for (keys, gradients) in keys.chunks(GROUP).zip(gradients.chunks(GROUP * dim)) {
             self.make_room(keys.len());
+            keys.iter().for_each(|&key| self.index.prefetch(key));
             for (slot, &key) in slots.iter_mut().zip(keys) {
                 *slot = self.slot_or_born(key, now);
+                if *slot != REFUSED {
+                    prefetch(self.slab.row(*slot));
+                }
             }
             let rows = slots.iter().zip(gradients.chunks_exact(dim));
             let update = self.optimizer.at(step);

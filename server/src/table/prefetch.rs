@@ -22,10 +22,7 @@ pub(super) fn prefetch<T>(of: &[T]) {
 #[inline]
 #[cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
-    expect(
-        unsafe_code,
-        reason = "FIGURES"
-    )
+    expect(unsafe_code, reason = "FIGURES")
 )]
 fn ask<T>(at: &T) {
     let at = std::ptr::from_ref(at);
