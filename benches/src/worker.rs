@@ -72,6 +72,9 @@ impl Worker {
     }
 
     /// Begins the next push: it takes its turn when it is first polled. Ends when it is acknowledged.
+    ///
+    /// # Errors
+    /// What the cluster says.
     pub fn push(
         &mut self,
         table: TableId,

@@ -136,7 +136,7 @@ async fn measure(servers: u32, clients: u32, size: &Size) -> anyhow::Result<()> 
         let mut command = Command::new(std::env::current_exe()?);
         command.args([CLIENT, &first.url]).args(numbers);
         let child = command.args([rows, millis]).stdout(Stdio::piped()).spawn();
-        Ok(Told::new(child?)?)
+        Told::new(child?)
     });
     let mut told = started.collect::<anyhow::Result<Vec<_>>>()?;
     let mut out = std::io::stdout();

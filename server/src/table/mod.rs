@@ -1,7 +1,8 @@
 //! One table of one shard: an index over slabs of rows.
 //!
-//! Reading order: `index` (key to slot), `slab` (slot to row), `prefetch`, then [`Table`]; `residency` with
-//! `sketch` (which keys have rows), `changes` with `touched` (what changed since a copy), `image`.
+//! Reading order: `index` (key to slot), `slab` (slot to row), `prefetch`, then [`Table`];
+//! `residency` with `sketch` (which keys have rows), `changes` with `touched` (what changed since a
+//! copy), `image`.
 
 mod changes;
 mod image;

@@ -22,7 +22,10 @@ pub(super) fn prefetch<T>(of: &[T]) {
 #[inline]
 #[cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
-    expect(unsafe_code, reason = "FIGURES")
+    expect(
+        unsafe_code,
+        reason = "10 million rows of dim 16, one thread: 13.3 instead of 9.2 million rows/s read, 11.0 instead of 5.0 updated"
+    )
 )]
 fn ask<T>(at: &T) {
     let at = std::ptr::from_ref(at);
