@@ -4,16 +4,12 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
-use windlass_client::runtime::{TokioClock, TokioNetwork, TokioPool};
 use windlass_common::config::{Durability, ServerConfig};
 use windlass_common::human::{Every, Span};
-use windlass_common::runtime::{StdDisk, StdWallClock};
-use windlass_server::objects::open_store;
-use windlass_server::serve::{Runtime, machine_random, serve};
+use windlass_server::serve::{Runtime, serve};
 
 /// The argument that makes a program the server.
 const SERVER: &str = "--server";
@@ -86,14 +82,6 @@ pub async fn serve_if_asked() -> anyhow::Result<()> {
     }
     let listener = TcpListener::bind(&config.listen).await?;
     writeln!(std::io::stdout(), "http://{}", listener.local_addr()?)?;
-    let runtime = Runtime {
-        clock: Arc::new(TokioClock::new()),
-        pool: Arc::new(TokioPool),
-        network: Arc::new(TokioNetwork),
-        disk: Arc::new(StdDisk),
-        wall: Arc::new(StdWallClock),
-        objects: Arc::new(|place, life| open_store(Arc::new(StdDisk), place, life)),
-        random: Arc::new(machine_random),
-    };
+    let runtime = Runtime::of_machine();
     Ok(serve(&config, runtime, listener, std::future::pending()).await?)
 }

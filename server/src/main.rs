@@ -11,16 +11,16 @@ use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use windlass_client::grpc::{Connector, Options};
-use windlass_client::runtime::{TokioClock, TokioNetwork, TokioPool};
+use windlass_client::runtime::{TokioClock, TokioNetwork};
 use windlass_common::config::{ConfigError, ServerConfig};
 use windlass_common::id::{Boot, CheckpointId};
-use windlass_common::runtime::{Objects, StdDisk, StdWallClock};
+use windlass_common::runtime::{Objects, StdDisk};
 use windlass_server::Error;
 use windlass_server::commands::ask::Asked;
 use windlass_server::commands::checkpoint::{self, Selection};
 use windlass_server::data_dir::DataDir;
 use windlass_server::objects::open_store;
-use windlass_server::serve::{Runtime, machine_random, serve};
+use windlass_server::serve::{Runtime, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -229,15 +229,6 @@ async fn run(config: &ServerConfig) -> anyhow::Result<()> {
         address: config.listen.clone(),
         source,
     })?;
-    let runtime = Runtime {
-        clock: Arc::new(TokioClock::new()),
-        pool: Arc::new(TokioPool),
-        network: Arc::new(TokioNetwork),
-        disk: Arc::new(StdDisk),
-        wall: Arc::new(StdWallClock),
-        objects: Arc::new(|place, life| open_store(Arc::new(StdDisk), place, life)),
-        random: Arc::new(machine_random),
-    };
     let mut terminate = signal(SignalKind::terminate()).context("handling SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("handling SIGINT")?;
     let shutdown = async move {
@@ -246,6 +237,6 @@ async fn run(config: &ServerConfig) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
         }
     };
-    serve(config, runtime, listener, shutdown).await?;
+    serve(config, Runtime::of_machine(), listener, shutdown).await?;
     Ok(())
 }

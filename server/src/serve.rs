@@ -9,11 +9,13 @@ use futures_util::Stream;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 use windlass_client::grpc::{Connector, Options};
-use windlass_client::runtime::{Io, Network};
+use windlass_client::runtime::{Io, Network, TokioClock, TokioNetwork, TokioPool};
 use windlass_client::transport::Membership;
 use windlass_common::config::{Durability, ServerConfig};
 use windlass_common::id::Boot;
-use windlass_common::runtime::{Clock, Disk, Objects, Pool, WallClock, offload};
+use windlass_common::runtime::{
+    Clock, Disk, Objects, Pool, StdDisk, StdWallClock, WallClock, offload,
+};
 use windlass_proto::Limits;
 
 use crate::backing::{Backing, OwnDisk};
@@ -23,6 +25,7 @@ use crate::coordinator::{
 use crate::error::Error;
 use crate::log::Log;
 use crate::membership::Member;
+use crate::objects::open_store;
 use crate::saver::Saver;
 use crate::service::{Faces, accept, router};
 use crate::store::Store;
@@ -44,6 +47,22 @@ pub struct Runtime {
     pub objects: OpenStore,
     /// Where random names come from.
     pub random: Random,
+}
+
+impl Runtime {
+    /// The machine that this process runs on. Needs tokio's runtime.
+    #[must_use]
+    pub fn of_machine() -> Self {
+        Self {
+            clock: Arc::new(TokioClock::new()),
+            pool: Arc::new(TokioPool),
+            network: Arc::new(TokioNetwork),
+            disk: Arc::new(StdDisk),
+            wall: Arc::new(StdWallClock),
+            objects: Arc::new(|place, life| open_store(Arc::new(StdDisk), place, life)),
+            random: Arc::new(machine_random),
+        }
+    }
 }
 
 /// See [`Runtime::objects`].
@@ -231,7 +250,7 @@ fn random(runtime: &Runtime) -> Result<u64, Error> {
 ///
 /// # Errors
 /// [`Error::Random`].
-pub fn machine_random() -> Result<u64, Error> {
+fn machine_random() -> Result<u64, Error> {
     getrandom::u64().map_err(|source| Error::Random { source })
 }
 

@@ -127,6 +127,15 @@ impl Led {
         self.report.jobs = assigned.jobs.iter().map(|job| self.obey(job)).collect();
     }
 
+    /// A checkpoint is asked for and saved, so that it is ready to be published.
+    async fn make_ready(&mut self, number: CheckpointId) {
+        assert_eq!(self.publish().await, None);
+        let asked = self.handle.save("flights".into()).await.unwrap();
+        assert_eq!(asked, number);
+        self.turn().await;
+        self.turn().await;
+    }
+
     fn obey(&self, job: &Assignment) -> JobReport {
         let shards = || job.shards.iter().copied();
         let hold = |(shard, incarnation)| ShardReport {
@@ -256,11 +265,7 @@ async fn n4_a_checkpoint_that_a_job_is_put_back_to_does_not_go_meanwhile() {
     let mut led = Led::new(folder.path()).await;
     led.train().await;
     for number in 1..=4 {
-        assert_eq!(led.publish().await, None);
-        let asked = led.handle.save("flights".into()).await.unwrap();
-        assert_eq!(asked, CheckpointId(number));
-        led.turn().await;
-        led.turn().await;
+        led.make_ready(CheckpointId(number)).await;
         if number < 4 {
             assert_eq!(led.publish().await, Some(true));
         }
@@ -279,10 +284,7 @@ async fn c6_a_checkpoint_that_is_found_damaged_is_not_counted_on() {
     let mut led = Led::new(folder.path()).await;
     led.train().await;
     for number in 1..=3 {
-        assert_eq!(led.publish().await, None);
-        led.handle.save("flights".into()).await.unwrap();
-        led.turn().await;
-        led.turn().await;
+        led.make_ready(CheckpointId(number)).await;
         if number == 3 {
             let second = led.library.open(CheckpointId(2)).unwrap();
             let manifest = folder.path().join(second.folder()).join("manifest.bin");

@@ -3,6 +3,7 @@
 mod crashes;
 mod durable;
 mod launches;
+mod leasing;
 mod lives;
 mod refusals;
 mod server;
