@@ -151,10 +151,11 @@ fn one_file(test: &str, file: &str, header: bool) -> Option<TempDir> {
 #[test]
 fn flights_logistic_reaches_its_reference() {
     let folder = tempfile::tempdir().unwrap();
+    // Early stopping may keep another epoch, so single runs lie far apart: the median of more.
     check_at(
         &example("flights/train.toml"),
         folder.path(),
-        &SEEDS,
+        &[1, 2, 3, 4, 5, 6, 7, 8, 9],
         &[AtLeast("auc", 0.69)],
     );
 }
